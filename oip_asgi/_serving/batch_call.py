@@ -254,8 +254,6 @@ class Execution:
 
     def _fail(self, members: list[Member[Any]], error: Exception) -> None:
         """Fail some requests, each with an error of its own, as each raises it."""
-        if isinstance(error, ModelRaised) and isinstance(error.__cause__, Exception):
-            error = error.__cause__
         error = convert_host_error(error) or error
         if isinstance(error, (InferenceError, *_ENDS)):
             for member in members:

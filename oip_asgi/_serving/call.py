@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 import msgspec
 import numpy as np
 
-from .._codecs.dataframes import is_frame
+from .._codecs.dataframes import is_foreign_frame, is_frame
 from .._codecs.rows_as_json import OBJECTS
 from .._extensions.cache import Flight
 from .._io import DeadlinePassed, Stopped
@@ -79,6 +79,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     flight: Flight | None = None  # wakes equal requests that wait for its response, if it is the first of them
     cached: InferenceResponse | None = None  # its response, if the cache had it
     heard: Heard | None = None  # what its observers will be told, if the model has some
+    result: Any = None  # that of the function, until a worker thread makes the response of it
     arguments: _Arguments | None = None  # those of the function, if a worker thread made them, until it is called
 
     # In any thread
@@ -98,8 +99,8 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             self.seconds = decoded.seconds
             self.deadline = min(self.deadline, since + decoded.seconds)
 
-    def run(self) -> Any:
-        """Call the function, and return its result."""
+    def run(self) -> InferenceResponse | None:
+        """Call the function. None if its `result` is to become the response in a worker thread."""
         token = set_calls((*current_calls(), (self.model, self.slot, self.deadline)))
         try:
             args, kwargs = self.arguments or self.decoded.binding.make_arguments(self.decoded)
@@ -108,7 +109,8 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             timings.called = clock()
             result = self.handler.function(*args, **kwargs)
             timings.returned = clock()
-            return result
+            del args, kwargs
+            return self.respond(result) if self.handler.kind == "thread" or may_convert_here(self, result) else None
         except InferenceError:
             raise
         except Exception as error:
@@ -116,7 +118,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         finally:
             reset_calls(token)
 
-    async def run_async(self) -> Any:
+    async def run_async(self) -> InferenceResponse | None:
         """`run` for a coroutine function."""
         token = enter_call(self.model, self.slot, self.deadline)
         try:
@@ -127,7 +129,8 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             awaitable = self.handler.function(*args, **kwargs)
             result = await (measure_steps(awaitable, self.model, self.handler, clock) if self.handler.watch.is_measured else awaitable)
             timings.returned = clock()
-            return result
+            del args, kwargs
+            return self.respond(result) if may_convert_here(self, result) else None
         except InferenceError:
             raise
         except Exception as error:
@@ -141,14 +144,9 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         objects = decoded.tensors.get(OBJECTS)
         needs_columns = self.heard is not None or model.cache is not None
         rows = 0 if objects is None or needs_columns else objects.array.size
-        try:
-            response = to_response(result, self.handler.answers, decoded.content_types, decoded.outputs, rows)
-            if decoded.outputs:
-                response.outputs = select_outputs(response.outputs, decoded.outputs)
-        except InferenceError:
-            raise
-        except Exception as error:
-            raise ModelRaised from error
+        response = to_response(result, self.handler.answers, decoded.content_types, decoded.outputs, rows)
+        if decoded.outputs:
+            response.outputs = select_outputs(response.outputs, decoded.outputs)
         version = model.version
         if response.model_version is not None and version is None and response.model_name in ("", model.name):
             version = str(response.model_version)  # it says which of several answered
@@ -203,7 +201,9 @@ class Call(msgspec.Struct, Generic[T], eq=False):
                 is_last = self.deadline >= deadline
             if not is_last:
                 return None
-            answer = self.encode(self.respond(self.run() if self.span is None else run_in_span(self)))
+            response = self.run() if self.span is None else run_in_span(self)
+            assert response is not None  # the result became one here
+            answer = self.encode(response)
             if self.timings.answered >= self.deadline:
                 raise DeadlinePassed
             return answer
@@ -230,12 +230,12 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         finally:
             self.slot.end(is_last=False)
 
-    def encode_in_thread(self, response: InferenceResponse | None, result: Any = None, *, is_last: bool = True) -> T:
-        """`encode` a response, or make it from a `result` first, and give the slot back after the last one."""
+    def encode_in_thread(self, response: InferenceResponse | None, *, is_last: bool = True) -> T:
+        """`encode` a response, which is made of the `result` if there is none yet, and give the slot back after the last one."""
         if not self.slot.begin():
             raise Stopped
         try:
-            return self.encode(self.respond(result) if response is None else response)
+            return self.encode(_respond_late(self) if response is None else response)
         finally:
             self.slot.end(is_last=is_last)
 
@@ -268,14 +268,14 @@ class Call(msgspec.Struct, Generic[T], eq=False):
                 log_raised(error.__cause__ or error, text, self.model, request, why, extra=self.log_fields())
 
 
-def run_in_span(call: Call[Any]) -> Any:
+def run_in_span(call: Call[Any]) -> InferenceResponse | None:
     """`Call.run`, with its span as the current one."""
     assert call.span is not None
     with call.span.active():
         return call.run()
 
 
-async def run_async_in_span(call: Call[Any]) -> Any:
+async def run_async_in_span(call: Call[Any]) -> InferenceResponse | None:
     """`Call.run_async`, with its span as the current one."""
     assert call.span is not None
     with call.span.active():
@@ -293,8 +293,13 @@ def may_decode_long(call: Call[Any], body: Buffer) -> bool:
 
 
 def may_convert_here(call: Call[Any], result: Any) -> bool:
-    """Whether the event loop makes the response from a result, of which a client or a frame may ask a conversion of each element."""
-    return not call.decoded.content_types and not (type(result) is not np.ndarray and is_frame(result) and result.size > _FEW)
+    """Whether an event loop makes the response: it converts no long frame, and nothing at a client's wish. For these, a worker thread gets
+    the `result`."""
+    is_long = type(result) is not np.ndarray and (is_frame(result) or is_foreign_frame(result)) and math.prod(result.shape) > _FEW
+    if not is_long and not call.decoded.content_types:
+        return True
+    call.result = result
+    return False
 
 
 def may_encode_here(call: Call[Any], response: InferenceResponse) -> bool:
@@ -309,6 +314,16 @@ def may_encode_here(call: Call[Any], response: InferenceResponse) -> bool:
     if len(outputs) > _FEW or any(each.array.dtype.hasobject for each in outputs):
         return False
     return size <= (LOOP_BINARY if call.wire.sends_bytes(decoded.request) else LOOP_TEXT)
+
+
+def _respond_late(call: Call[Any]) -> InferenceResponse:
+    result, call.result = call.result, None
+    try:
+        return call.respond(result)
+    except InferenceError:
+        raise
+    except Exception as error:
+        raise ModelRaised from error
 
 
 def _copy_changeable(outputs: Iterable[Tensor], request: InferenceRequest) -> None:

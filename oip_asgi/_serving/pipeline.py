@@ -23,7 +23,7 @@ from .._protocol.datatypes import Buffer
 from .._protocol.errors import IS_A_STREAM, InvalidRequest, NotFound
 from .._protocol.tensors import REGION
 from .batch import answer_in_batch, wait_within_calls
-from .call import Call, may_convert_here, may_decode_long, may_encode_here, run_async_in_span, run_in_span
+from .call import Call, may_decode_long, may_encode_here, run_async_in_span, run_in_span
 from .call_stack import current_calls, find_callers, find_latest_turn
 from .engine import Engine
 from .failures import FAILURES, as_error, make_busy_error, make_stopping_error
@@ -80,16 +80,13 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
             if not call.timings.started:
                 call.timings.started = call.timings.entered if slot.turn is None else engine.clock()
             if kind == "async":
-                result = await io.call(call.run_async if call.span is None else partial(run_async_in_span, call), call.deadline)
+                response = await io.call(call.run_async if call.span is None else partial(run_async_in_span, call), call.deadline)
             else:
-                result = engine.call_here(call.run if call.span is None else partial(run_in_span, call))
-            response = None
-            if may_convert_here(call, result):
-                response, result = call.respond(result), None  # else both would be in memory
+                response = engine.call_here(call.run if call.span is None else partial(run_in_span, call))
             if response is not None and may_encode_here(call, response):
                 encoded = call.encode(response)
             else:
-                encoded = await io.run(partial(call.encode_in_thread, response, result), "conversion", deadline=call.deadline)
+                encoded = await io.run(partial(call.encode_in_thread, response), "conversion", deadline=call.deadline)
     except FAILURES as failure:
         raise _fail_call(call, as_error(call, failure), failure.__cause__) from failure.__cause__
     except BaseException as error:

@@ -289,7 +289,7 @@ class _Generator(Generic[T]):
             if self._wants_one:
                 self._check_only(has_ended=True)
             return None
-        except (InferenceError, ModelRaised):
+        except InferenceError:
             raise
         except Exception as error:
             raise ModelRaised from error
@@ -322,7 +322,7 @@ class _Generator(Generic[T]):
                 if item is _END:
                     return None
                 response = call.respond(item)
-            except (InferenceError, ModelRaised):
+            except InferenceError:
                 raise
             except Exception as error:
                 raise ModelRaised from error

@@ -79,7 +79,10 @@ def _read_json_lines(file: Path, size: int) -> Iterator[Any]:
     """Each line by itself: `read_json` rounds whole numbers beside a gap, and takes 1e400 for infinity."""
     with file.open("rb") as opened:
         lines = (json.loads(line, parse_float=_read_float) for line in opened if line.strip())
-        yield from iter(lambda: list(islice(lines, size)), [])
+        for part in iter(lambda: list(islice(lines, size)), []):
+            if not all(isinstance(row, dict) and "" not in row for row in part):
+                raise ValueError("expected an object in each line, whose keys are the names of columns")
+            yield part
 
 
 def _read_parquet(file: Path, size: int) -> Iterator[Any]:
@@ -182,6 +185,7 @@ def _plan_column(spec: TensorSpec, types: set[type | None]) -> Column:
     return spec.name, spec, read
 
 
+@np.errstate(all="ignore")  # numpy would warn of what Python has computed in `float`
 def make_inputs(columns: Mapping[str, Column], rows: pd.DataFrame, *, is_csv: bool) -> list[Tensor]:
     """The tensors of some rows. Raises InvalidRequest if they have none."""
     if is_csv and rows.isna().any(axis=None):
@@ -265,6 +269,8 @@ class Writer:
         if state["of"] != of:
             raise ValueError(f"--resume: {file} was begun with {json.dumps(state['of'])}: this is {json.dumps(of)}")
         self.done, self.refused, self._sizes = state["done"], state["refused"], state["sizes"]
+        if self._sizes[0] > (self._part.stat().st_size if self._part.exists() else 0):
+            raise ValueError(f"--resume: {self._part} is shorter than the run has left it: remove {self._state_file} to begin anew")
         self.write([])
 
     def write(self, ended: Sequence[tuple[pd.DataFrame, Any]]) -> None:
@@ -429,6 +435,10 @@ def _score(options: argparse.Namespace, client: Client) -> int:
     is_frame = (metadata.get("parameters") or {}).get("content_type") == "pd"  # beside which scalars are the same for all rows
     specs = [spec for spec in read_specs(metadata, "inputs") if not is_frame or spec.shape not in ((), (1,))]
     columns = plan_columns(specs or [OpenSpec(name, "FP64", [-1], other_datatypes="all") for name in names], names, types)
+    for name, spec, _ in columns.values():
+        of_column = {float if each is int else each for each in types.get(str(name), ())} & {str, bool, float}
+        if len(of_column) > 1 and spec.other_datatypes == "all" and options.rows.suffix.lower() != ".csv":
+            raise ValueError(f"column {show(name)} has texts, numbers or booleans side by side: declare it, or write all of them as texts")
     labels = {  # another server may mean something else by "labels"
         each["name"]: json.loads(text)
         for each in metadata.get("outputs") or ()

@@ -455,6 +455,9 @@ FAR = '{"town": "a", "area": Infinity, "floor": 2}\n{"town": "a", "area": -1e400
             "s.csv",
             "cut.jsonl, in rows 1 to 256: Expecting ':' delimiter",
         ),
+        ("rent", "number.jsonl", '{"town": "a"}\n5', "s.csv", "number.jsonl, in rows 1 to 256: expected an object in each line"),
+        ("open", "unnamed.jsonl", '{"": 1}', "s.csv", "expected an object in each line, whose keys are the names of columns"),
+        ("open", "mixed.jsonl", '{"x": 1}\n{"x": true}', "s.csv", "column 'x' has texts, numbers or booleans side by side: declare it"),
         ("rent", "far.jsonl", FAR, "s.csv", "far.jsonl, in rows 1 to 256: -1e400 is out of range for FP64"),
     ],
     ids=lambda value: value[:20] if isinstance(value, str) else "",
@@ -493,3 +496,12 @@ def test_without_pandas_it_says_what_to_install() -> None:
 def test_a_request_has_a_row_and_a_connection(score: Score, option: str) -> None:
     refused = score("rent", rents(), option, "0")
     assert (refused.status, "--chunk and --connections: expected 1 or more" in refused.told) == (2, True)
+
+
+def test_a_run_whose_file_is_gone_is_not_resumed(score: Score, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text(rents())
+    state = tmp_path / "s.jsonl.state"
+    of = {"rows": str((tmp_path / "rows.csv").resolve()), "size": (tmp_path / "rows.csv").stat().st_size, "model": "rent"}
+    state.write_text(json.dumps({"of": of, "done": 2, "refused": 0, "sizes": [9, 0]}))
+    resumed = score("rent", None, "--resume")
+    assert (resumed.status, "is shorter than the run has left it" in resumed.told) == (2, True), resumed.told
