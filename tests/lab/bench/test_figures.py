@@ -63,11 +63,12 @@ def test_what_is_measured_is_kept_and_drawn_in_one_go(tmp_path: Path, monkeypatc
 
 
 def test_the_tables_say_what_is_kept() -> None:
-    rates = read_cells(BENCH / "README.md", "row                | echo")
-    for row, found in read("rates").values.items():
-        for name, rate in found.items():
-            cell = rates[row, "FastAPI by hand" if name == "FastAPI" else name]
-            assert cell == (f"{rate:,.0f}" if rate else cell)
+    for kept, table in (("rates", "row                | echo"), ("cpu", "CPU of a request, us |")):
+        cells = read_cells(BENCH / "README.md", table)
+        for row, found in read(kept).values.items():
+            for name, value in found.items():
+                cell = cells[row, "FastAPI by hand" if name == "FastAPI" else name]
+                assert cell == (f"{value:,.0f}" if value else cell)
     memory = read_cells(ROOT / "examples/guide/one-copy.md", "four workers")
     for row, found in read("memory").values.items():
         assert memory[row, "memory beyond the workers' own"] == f"{found['MB']} MB"
