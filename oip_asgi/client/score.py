@@ -141,7 +141,9 @@ Column: TypeAlias = tuple[str | list[str], TensorSpec, Callable[[str], Any]]
 makes a value of a text of CSV."""
 
 
-def plan_columns(specs: Sequence[TensorSpec], names: list[str], types: Mapping[str, set[type | None]]) -> dict[str, Column]:
+def plan_columns(
+    specs: Sequence[TensorSpec], names: list[str], types: Mapping[str, set[type | None]], *, is_csv: bool
+) -> dict[str, Column]:
     """Find the columns of a file that a model takes, by the names of its inputs.
 
     Args:
@@ -159,7 +161,10 @@ def plan_columns(specs: Sequence[TensorSpec], names: list[str], types: Mapping[s
         if name.strip().casefold() in absent:  # all rows would silently have the default of an optional input
             raise ValueError(f"the file has no column {show(absent[name.strip().casefold()])}, but {show(name)}: rename it")
     if present:
-        return {spec.name: _plan_column(spec, types[spec.name]) for spec in present}
+        columns = {spec.name: _plan_column(spec, types[spec.name]) for spec in present}
+        if not is_csv:
+            _check_types(columns, types)
+        return columns
     if len(rows) != 1 or len(rows[0].shape) != 2:
         raise ValueError(f"the model takes {list_names([spec.name for spec in rows or specs])}: the file has {list_names(types)}")
     if rows[0].shape[1] not in (-1, len(names)):
@@ -183,6 +188,14 @@ def _plan_column(spec: TensorSpec, types: set[type | None]) -> Column:
     if is_any and not stay_texts and are_numbers and types != {int}:
         return spec.name, OpenSpec(spec.name, "FP64", [-1], other_datatypes="numbers"), read  # which rounds none
     return spec.name, spec, read
+
+
+def _check_types(columns: Mapping[str, Column], types: Mapping[str, set[type | None]]) -> None:
+    """Refuse a column of several types where the model takes any: each row would have its own. In CSV, such a column is texts."""
+    for name, spec, _ in columns.values():
+        of_column = {float if each is int else each for each in types.get(str(name), ())} & {str, bool, float}
+        if len(of_column) > 1 and spec.other_datatypes == "all":
+            raise ValueError(f"column {show(name)} has texts, numbers or booleans side by side: declare it, or write all of them as texts")
 
 
 @np.errstate(all="ignore")  # numpy would warn of what Python has computed in `float`
@@ -434,11 +447,8 @@ def _score(options: argparse.Namespace, client: Client) -> int:
         raise ValueError(f"--columns {options.columns}: the file has {list_names(types)}")
     is_frame = (metadata.get("parameters") or {}).get("content_type") == "pd"  # beside which scalars are the same for all rows
     specs = [spec for spec in read_specs(metadata, "inputs") if not is_frame or spec.shape not in ((), (1,))]
-    columns = plan_columns(specs or [OpenSpec(name, "FP64", [-1], other_datatypes="all") for name in names], names, types)
-    for name, spec, _ in columns.values():
-        of_column = {float if each is int else each for each in types.get(str(name), ())} & {str, bool, float}
-        if len(of_column) > 1 and spec.other_datatypes == "all" and options.rows.suffix.lower() != ".csv":
-            raise ValueError(f"column {show(name)} has texts, numbers or booleans side by side: declare it, or write all of them as texts")
+    is_csv = options.rows.suffix.lower() == ".csv"
+    columns = plan_columns(specs or [OpenSpec(name, "FP64", [-1], other_datatypes="all") for name in names], names, types, is_csv=is_csv)
     labels = {  # another server may mean something else by "labels"
         each["name"]: json.loads(text)
         for each in metadata.get("outputs") or ()
@@ -453,7 +463,7 @@ def _score(options: argparse.Namespace, client: Client) -> int:
     is_terminal = sys.stderr.isatty()
 
     def ask(rows: pd.DataFrame) -> pd.DataFrame:
-        inputs = make_inputs(columns, rows, is_csv=options.rows.suffix.lower() == ".csv")
+        inputs = make_inputs(columns, rows, is_csv=is_csv)
         return read_outputs(client.infer(options.model, inputs, version=options.version, binary=binary), rows, labels, writer.suffix)
 
     frames = (left for rows in read_rows(options.rows, options.chunk, list(types)) if len(left := rows[rows.index > begun_at]))

@@ -505,3 +505,15 @@ def test_a_run_whose_file_is_gone_is_not_resumed(score: Score, tmp_path: Path) -
     state.write_text(json.dumps({"of": of, "done": 2, "refused": 0, "sizes": [9, 0]}))
     resumed = score("rent", None, "--resume")
     assert (resumed.status, "is shorter than the run has left it" in resumed.told) == (2, True), resumed.told
+
+
+def test_a_terminal_shows_how_far_it_is(score: Score, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("oip_asgi.client.score.time.monotonic", iter(range(10**6)).__next__)
+    assert "\r3 of 10 rows, " in score("rent", rents(), "--chunk", "3").told
+
+
+def test_without_pandas_the_command_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "oip_asgi.client.score", None)
+    assert run(["score", "http://127.0.0.1:1/v2"]) == 2
+    assert "oip_asgi.client.score" in capsys.readouterr().err

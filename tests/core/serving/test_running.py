@@ -248,3 +248,23 @@ def test_results_that_take_long_to_convert_become_responses_in_a_worker_thread(
     assert (status, answered["outputs"][0]["shape"]) == (200, [len(result)])
     assert ran_in == [thread]
     server.stop()
+
+
+@pytest.mark.parametrize(
+    ("result", "asked", "status"),
+    [
+        (pd.DataFrame({"a": [object()] * 100}), None, 500),
+        (np.arange(3), "datetime", 400),
+    ],
+    ids=["a long frame that is none", "a content type that it cannot have"],
+)
+async def test_a_result_that_cannot_be_converted_in_a_worker_thread_is_no_answer(result: Any, asked: str | None, status: int) -> None:
+    server = InferenceServer()
+
+    @server.model("m")
+    async def answer() -> Any:
+        return result
+
+    document = {"inputs": [], "outputs": [{"name": "output_0", "parameters": {"content_type": asked}}] if asked else []}
+    assert (await Talk(server, body=json.dumps(document).encode()).answer())[0] == status
+    server.stop()
