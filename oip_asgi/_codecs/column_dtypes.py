@@ -8,16 +8,21 @@ from __future__ import annotations
 import re
 import zoneinfo
 from collections.abc import Mapping
+from datetime import tzinfo
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
+from .._protocol.datatypes import Array
 from .._protocol.schemas import Parameters
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import Tensor
 from .dates import DatetimeCodec
 from .plain import Base64Codec, PandasJSONCodec, StringCodec
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DTYPE: Final = "pd_dtype"
 """Parameter with the dtype of a column, if its values do not show it. MLServer's clients neither write nor read it."""
@@ -85,6 +90,17 @@ _list_zones: Final = cache(zoneinfo.available_timezones)
 def is_known_zone(zone: str) -> bool:
     """Whether a zone is fixed, or zoneinfo knows it. No other may reach pandas, which lets dateutil open any file that a zone names."""
     return FIXED_ZONE.fullmatch(zone) is not None or zone in _list_zones()
+
+
+def find_zone(dates: pd.Series[Any]) -> tzinfo | None:
+    """The time zone of a column of dates, without the accessor `dt`, which makes an index of them for it."""
+    return cast("tzinfo | None", getattr(dates.dtype, "tz", None))
+
+
+def to_points(dates: pd.Series[Any]) -> Array:
+    """Dates as numpy has them, in UTC if they have a time zone."""
+    points: Array = dates.to_numpy(cast("Any", dates.dtype).base)
+    return points
 
 
 def holds_missing(tensor: Tensor, dtype: np.dtype[Any]) -> bool:

@@ -33,9 +33,11 @@ from .column_dtypes import (
     OBJECTS_WITH_NAN,
     READ_AS,
     find_default_dtype,
+    find_zone,
     is_dtype,
     is_known_zone,
     is_pandas_3,
+    to_points,
 )
 from .dates import CALENDAR, NANOSECONDS, are_between, read_points
 from .plain import Base64Codec, PandasJSONCodec, StringCodec
@@ -149,8 +151,7 @@ def _read_datetimes(tensor: Tensor) -> Any:
     points, are_zoned = read_points(tensor)
     if not is_pandas_3() and are_between(points, *NANOSECONDS):
         points = points.astype("M8[ns]")
-    series: pd.Series[Any] = pd.Series(points)
-    return series.dt.tz_localize("UTC") if are_zoned else series
+    return pd.Series(pd.DatetimeIndex(points, tz="UTC") if are_zoned else points)
 
 
 _COLUMNS: Final[Mapping[str | None, Decode]] = {
@@ -215,7 +216,7 @@ def _can_become(series: pd.Series[Any], dtype: str) -> bool:
 
 def _check_zone(series: pd.Series[Any], zone: object) -> None:
     """Refuse dates without an offset for a column with a time zone, and the opposite: which moment each is would be a guess."""
-    has_zone = series.dt.tz is not None
+    has_zone = find_zone(series) is not None
     if has_zone and zone is None:
         raise ValueError("its dates have an offset from UTC, such as Z: send them without one, in the time zone that the model expects")
     if not has_zone and zone is not None and series.notna().any():
@@ -226,13 +227,12 @@ def _check_zone(series: pd.Series[Any], zone: object) -> None:
 
 def _localize_dates(series: pd.Series[Any], zone: str) -> pd.Series[Any]:
     """Dates in UTC, after a check that they can be converted to a zone."""
-    zoned = series.dt.tz_localize("UTC") if series.dt.tz is None else series
-    points, day = zoned.dt.tz_localize(None).to_numpy(), np.timedelta64(1, "D")
+    points, day = to_points(series), np.timedelta64(1, "D")
     if zone != "UTC" and not (are_between(points - day, *CALENDAR) and are_between(points + day, *CALENDAR)):
         raise ValueError("some are too near to the ends of the years 1 to 9999 for a time zone")
     if not is_pandas_3() and not FIXED_ZONE.fullmatch(zone) and (points < NANOSECONDS[0]).any():
         raise ValueError("some are before 1678, and pandas 2 has no time zones for them but UTC and fixed offsets")
-    return zoned
+    return series if find_zone(series) is not None else series.dt.tz_localize("UTC")
 
 
 def _to_categories(series: pd.Series[Any], tensor: Tensor, decoders: Mapping[str, Decode]) -> pd.Series[Any]:

@@ -15,7 +15,7 @@ import numpy as np
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import Tensor, make_tensor
 from .column_categories import CATEGORIES, MOST_CATEGORIES, describe_categories
-from .column_dtypes import CATEGORY, DTYPE, MASKED, MISSABLE, OBJECTS_WITH_NAN, find_default_dtype, is_known_zone
+from .column_dtypes import CATEGORY, DTYPE, MASKED, MISSABLE, OBJECTS_WITH_NAN, find_default_dtype, find_zone, is_known_zone, to_points
 from .dates import CALENDAR, DatetimeCodec, are_between
 from .plain import Base64Codec, PandasJSONCodec, StringCodec
 
@@ -101,15 +101,14 @@ def _write_json(name: str, series: pd.Series[Any]) -> Tensor:
 
 
 def _write_date_column(name: str, series: pd.Series[Any]) -> Tensor:
-    is_zoned = series.dt.tz is not None
-    points = (series.dt.tz_convert("UTC").dt.tz_localize(None) if is_zoned else series).to_numpy()
+    points = to_points(series)
     if not are_between(points, *CALENDAR):
         raise ValueError(f"column {name!r} has a date outside of the years 1 to 9999, the only ones of ISO 8601")
     missing = np.isnat(points)
     # the coarsest unit of those that isoformat() writes, as long as no digit is lost
     unit = next((unit for unit in ("s", "us") if ((points.astype(f"M8[{unit}]") == points) | missing).all()), "ns")
     texts = points.astype(f"M8[{unit}]").astype("S")
-    if is_zoned:
+    if find_zone(series) is not None:
         texts = np.where(missing, texts, np.strings.add(texts, b"+00:00"))
     return make_tensor(name, texts.astype(object), {"content_type": DatetimeCodec.content_type})
 
@@ -117,7 +116,7 @@ def _write_date_column(name: str, series: pd.Series[Any]) -> Tensor:
 def _name_dates(series: pd.Series[Any]) -> str:
     """The name of a dtype of dates, for `pd_dtype`. For a zone whose name is not known, it has the offset, or UTC."""
     dtype: Any = series.dtype
-    zone = series.dt.tz
+    zone = find_zone(series)
     if zone is None:
         return str(dtype)
     offset = zone.utcoffset(None)
