@@ -97,7 +97,7 @@ def _cut_elements(data: Buffer, elements: int) -> list[bytes]:
     if len(strings) != elements:
         raise InvalidRequest(f"{len(strings)} BYTES elements in the binary data, but the shape needs {elements}")
     if position != end:
-        raise InvalidRequest(f"{end - position} bytes are left over behind the last of {elements} BYTES elements")
+        raise InvalidRequest(f"{end - position} bytes are left over after the last of {elements} BYTES elements")
     return strings
 
 

@@ -221,7 +221,7 @@ def _decode_tensors(
         tensors.append(make(item.name, array, parameters))
     left = 0 if binary is None else len(binary) - position
     if left:
-        raise InvalidRequest(f"{left} bytes are left over in the body behind the JSON and the binary data of its tensors")
+        raise InvalidRequest(f"{left} bytes are left over in the body after the JSON and the binary data of its tensors")
     return tensors
 
 

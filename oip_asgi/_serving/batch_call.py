@@ -27,7 +27,7 @@ from .._protocol.errors import InferenceError, ModelFault, copy_error, show
 from .._protocol.log import log_fields, log_raised
 from .._protocol.specs import write_spec
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor
-from .call import Call, ModelRaised, may_encode_here
+from .call import Call, ModelRaised, may_encode_here, respond_here, respond_late
 from .call_stack import CallStack, set_calls
 from .failures import find_hint
 from .held_loop import measure_steps
@@ -92,7 +92,7 @@ class Execution:
         self._slot: BatchSlot | None = slot
         self._handler, self._model, self._engine = call.handler, call.model, call.engine
         self._retries_alone = self._model.options.retry_alone
-        self._long: list[tuple[Member[Any], InferenceResponse]] = []
+        self._long: list[Member[Any]] = []
 
     def run(self) -> None:
         """Call a plain function, and end the call."""
@@ -228,18 +228,19 @@ class Execution:
         results = split_result(result, rows, self._handler.answers) if rows else [result]
         for member, part in zip(members, results, strict=True):
             try:
-                response = member.response = member.call.respond(part)
-                if not may_encode_here(member.call, response):
-                    self._long.append((member, response))
+                response = member.response = respond_here(member.call, part)
+                if response is None or not may_encode_here(member.call, response):
+                    self._long.append(member)
             except Exception as error:
                 self._fail([member], error)
 
     def _encode_long(self) -> None:
         """Encode long responses within the slot of the call, so that they cannot pile up after it."""
-        for member, response in self._long:
+        for member in self._long:
             if not member.has_left:
                 try:
-                    member.answer = member.call.encode(response)
+                    member.response = member.response or respond_late(member.call)
+                    member.answer = member.call.encode(member.response)
                 except Exception as error:
                     member.error = error
 

@@ -110,7 +110,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             result = self.handler.function(*args, **kwargs)
             timings.returned = clock()
             del args, kwargs
-            return self.respond(result) if self.handler.kind == "thread" or may_convert_here(self, result) else None
+            return self.respond(result) if self.handler.kind == "thread" else respond_here(self, result)
         except InferenceError:
             raise
         except Exception as error:
@@ -130,7 +130,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             result = await (measure_steps(awaitable, self.model, self.handler, clock) if self.handler.watch.is_measured else awaitable)
             timings.returned = clock()
             del args, kwargs
-            return self.respond(result) if may_convert_here(self, result) else None
+            return respond_here(self, result)
         except InferenceError:
             raise
         except Exception as error:
@@ -235,7 +235,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         if not self.slot.begin():
             raise Stopped
         try:
-            return self.encode(_respond_late(self) if response is None else response)
+            return self.encode(respond_late(self) if response is None else response)
         finally:
             self.slot.end(is_last=is_last)
 
@@ -292,14 +292,24 @@ def may_decode_long(call: Call[Any], body: Buffer) -> bool:
     return is_plain and not call.engine.regions.is_on and call.wire.is_quick(body)
 
 
-def may_convert_here(call: Call[Any], result: Any) -> bool:
-    """Whether an event loop makes the response: it converts no long frame, and nothing at a client's wish. For these, a worker thread gets
-    the `result`."""
-    is_long = type(result) is not np.ndarray and (is_frame(result) or is_foreign_frame(result)) and math.prod(result.shape) > _FEW
-    if not is_long and not call.decoded.content_types:
-        return True
+def respond_here(call: Call[Any], result: Any) -> InferenceResponse | None:
+    """Make the response, or keep the `result` if it is not for an event loop: a long frame, or text at a client's wish."""
+    cells = 0 if type(result) is np.ndarray or not (is_frame(result) or is_foreign_frame(result)) else math.prod(result.shape)
+    if cells <= _FEW and not call.decoded.content_types:
+        return call.respond(result)
     call.result = result
-    return False
+    return None
+
+
+def respond_late(call: Call[Any]) -> InferenceResponse:
+    """Make the response from the `result`, in a worker thread."""
+    result, call.result = call.result, None
+    try:
+        return call.respond(result)
+    except InferenceError:
+        raise
+    except Exception as error:
+        raise ModelRaised from error
 
 
 def may_encode_here(call: Call[Any], response: InferenceResponse) -> bool:
@@ -314,16 +324,6 @@ def may_encode_here(call: Call[Any], response: InferenceResponse) -> bool:
     if len(outputs) > _FEW or any(each.array.dtype.hasobject for each in outputs):
         return False
     return size <= (LOOP_BINARY if call.wire.sends_bytes(decoded.request) else LOOP_TEXT)
-
-
-def _respond_late(call: Call[Any]) -> InferenceResponse:
-    result, call.result = call.result, None
-    try:
-        return call.respond(result)
-    except InferenceError:
-        raise
-    except Exception as error:
-        raise ModelRaised from error
 
 
 def _copy_changeable(outputs: Iterable[Tensor], request: InferenceRequest) -> None:

@@ -24,7 +24,7 @@ from .._protocol.errors import InferenceError, InvalidRequest, ModelFailed, Time
 from .._protocol.log import log, log_raised, logger, name_request
 from .._protocol.tensors import InferenceResponse
 from .batch import wait_within_calls
-from .call import Call, ModelRaised, may_encode_here
+from .call import Call, ModelRaised, may_encode_here, respond_here
 from .call_stack import current_calls, leave_call, set_calls
 from .engine import Engine
 from .failures import FAILURES, as_client_error, as_error
@@ -54,8 +54,8 @@ class _Item(msgspec.Struct, Generic[T], gc=False):  # in no reference cycle
     asked_at: float
     returned_at: float
     encoded_at: float = 0.0
-    encoded: T | None = None  # None while `large` is to be encoded by a worker thread
-    large: InferenceResponse | None = None
+    encoded: T | None = None  # None while a worker thread is to encode it
+    response: InferenceResponse | None = None  # the same for what it is made of
 
 
 async def infer_any(engine: Engine, model: Model, wire: WireFormat[T], io: IO) -> T:
@@ -150,9 +150,8 @@ class _StreamedRequest(Generic[T]):
                 raise Stopped
 
     async def encode_elsewhere(self, item: _Item[T]) -> T:
-        """Encode a large response in a worker thread."""
-        assert item.large is not None  # else it is encoded
-        encode = partial(self._call.encode_in_thread, item.large, is_last=False)
+        """Encode a response in a worker thread, or make it there too."""
+        encode = partial(self._call.encode_in_thread, item.response, is_last=False)
         response = await self._io.run(encode, "conversion", deadline=self._call.deadline)
         item.encoded_at = self._call.timings.answered
         return response
@@ -270,7 +269,7 @@ class _Generator(Generic[T]):
         self._lock = threading.Lock()  # guards this, and `is_in_thread`
 
     async def await_next(self) -> _Item[T] | None:
-        """The next item; None after the last one. If it is large, it is not encoded."""
+        """The next item; None after the last one. It is not encoded if that would take long."""
         call, handler = self._call, self._call.handler
         token = set_calls((*current_calls(), (call.model, call.slot, call.deadline)))
         asked_at = self.asked_at = self._clock()
@@ -283,7 +282,7 @@ class _Generator(Generic[T]):
             item = await awaitable
             if self._wants_one:
                 self._check_only(has_ended=False)
-            response = call.respond(item)
+            response = respond_here(call, item)
         except StopAsyncIteration:
             handler.watch.is_measured = False
             if self._wants_one:
@@ -299,8 +298,8 @@ class _Generator(Generic[T]):
         self._count += 1
         if returned_at >= self.until:  # if the function never awaits, no timer can interrupt it
             raise DeadlinePassed
-        if not may_encode_here(call, response):
-            return _Item(asked_at, returned_at, large=response)
+        if response is None or not may_encode_here(call, response):
+            return _Item(asked_at, returned_at, response=response)
         encoded = call.encode(response)
         return _Item(asked_at, returned_at, call.timings.answered, encoded)
 

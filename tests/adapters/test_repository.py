@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from oip_asgi import InferenceServer, LoadParameters, OIPApp
+from tests.support.loading import register_made
 from tests.support.ways import Answer, Request, Way, over_asgi, ways_into
 
 
@@ -18,14 +19,7 @@ def post(path: str, document: Any = None) -> Request:
 
 def make_server(got: list[LoadParameters], *, model_control: bool = True) -> InferenceServer:
     server = InferenceServer("here", "1", model_control=model_control)
-
-    def load(parameters: LoadParameters) -> Any:
-        got.append(parameters)
-        if "fail" in parameters.config:
-            raise RuntimeError("a secret")
-        return lambda: len(got)
-
-    server.register("made", load=load)
+    register_made(server, got)
     server.register("plain", lambda: 1)
     server.register("org/many", lambda: 1, version="1")
     server.register("org/many", lambda: 1, version="2", load=lambda: None)

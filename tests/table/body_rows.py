@@ -83,11 +83,11 @@ def binary_rows() -> Iterator[Row]:
         ("BOOL 255", sized(2, "BOOL"), b"\xff\x00", "BOOL element 0 is the byte 255"),
         ("BYTES length cut off", sized(3, "BYTES", [1]), b"\1\0\0", "its 4-byte length is cut off"),
         ("BYTES cut off", sized(6, "BYTES", [1]), b"\3\0\0\0ab", "BYTES element 0 claims 3 bytes, but 2 are left"),
-        ("BYTES overlong", sized(6, "BYTES", [1]), b"\1\0\0\0ab", "1 bytes are left over behind the last of 1 BYTES elements"),
+        ("BYTES overlong", sized(6, "BYTES", [1]), b"\1\0\0\0ab", "1 bytes are left over after the last of 1 BYTES elements"),
         ("BYTES too few", sized(5, "BYTES", [2]), b"\1\0\0\0a", "1 BYTES elements in the binary data, but the shape needs 2"),
-        ("BYTES too many", sized(8, "BYTES", [1]), b"\0\0\0\0\0\0\0\0", "4 bytes are left over behind"),
+        ("BYTES too many", sized(8, "BYTES", [1]), b"\0\0\0\0\0\0\0\0", "4 bytes are left over after"),
         ("BYTES length 2^32-1", sized(5, "BYTES", [1]), b"\xff\xff\xff\xffa", "claims 4294967295 bytes"),
-        ("BYTES none, some there", sized(4, "BYTES", [0]), b"\0\0\0\0", "4 bytes are left over behind"),
+        ("BYTES none, some there", sized(4, "BYTES", [0]), b"\0\0\0\0", "4 bytes are left over after"),
         ("BYTES shape 2^40", sized(4, "BYTES", [2**40]), b"\0\0\0\0", "1 BYTES elements in the binary data"),
     ):
         yield Row(name, framed("echo", inputs(item), data), 400, text=(message,))

@@ -18,6 +18,7 @@ from oip_asgi import InferenceServer, LoadParameters
 from oip_asgi.grpc import add_to_server
 from tests.support.grpc_demo import TWO_FLOATS, demo_server, fp32, health_of, logged
 from tests.support.grpc_ways import SERVICE, Client, Serving, made, wire_request
+from tests.support.loading import register_made
 
 
 def test_a_server_or_model_that_is_not_ready(serving: Serving) -> None:
@@ -195,7 +196,7 @@ BAD: dict[str, tuple[list[Any], list[bytes], str]] = {
     "large: BYTES": (
         [{"name": "x", "datatype": "BYTES", "shape": [2]}],
         [LARGE_BYTES],
-        "99992 bytes are left over behind the last of 2 BYTES elements",
+        "99992 bytes are left over after the last of 2 BYTES elements",
     ),
 }
 
@@ -307,14 +308,7 @@ def test_an_unknown_method(client: Client) -> None:
 
 def make_server(got: list[LoadParameters], *, model_control: bool = True) -> InferenceServer:
     server = InferenceServer(model_control=model_control)
-
-    def load(parameters: LoadParameters) -> Any:
-        got.append(parameters)
-        if "fail" in parameters.config:
-            raise RuntimeError("a secret")
-        return lambda: len(got)
-
-    server.register("made", load=load)
+    register_made(server, got)
     server.register("plain", lambda: 1, version="3")
     return server
 

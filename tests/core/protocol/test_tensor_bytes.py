@@ -74,10 +74,10 @@ DATA = framed(TEXTS)
 @pytest.mark.parametrize(
     ("data", "count", "message"),
     [
-        (DATA, 299, f"{len(framed(TEXTS[-1:]))} bytes are left over behind the last of 299 BYTES elements"),
+        (DATA, 299, f"{len(framed(TEXTS[-1:]))} bytes are left over after the last of 299 BYTES elements"),
         (DATA, 301, "300 BYTES elements in the binary data, but the shape needs 301"),
         (DATA[:-1], 300, f"BYTES element 299 claims {len(TEXTS[-1])} bytes, but {len(TEXTS[-1]) - 1} are left in the binary data"),
-        (DATA + b"\1", 300, "1 bytes are left over behind the last of 300 BYTES elements"),
+        (DATA + b"\1", 300, "1 bytes are left over after the last of 300 BYTES elements"),
         (DATA + b"\1\0\0", 301, "BYTES element 300: its 4-byte length is cut off by the end of the binary data"),
         (b"abcd" + DATA, 300, f"BYTES element 0 claims {0x64636261} bytes, but {len(DATA)} are left in the binary data"),
         (b"abcd" + DATA, 301, f"BYTES element 0 claims {0x64636261} bytes, but {len(DATA)} are left in the binary data"),

@@ -7,7 +7,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar
@@ -211,7 +211,34 @@ def test_what_a_model_raises_has_nothing_to_do_with_what_it_has_handled() -> Non
     assert contexts == [None]
 
 
-@pytest.mark.parametrize("run", ["thread", "inline"])
+WAYS = ("async", "inline", "batch", "stream")
+"""What a function does on the event loop that gives a result."""
+
+
+def register_result(server: InferenceServer, way: str, result: Any) -> None:
+    """The model `m`, which gives a result for as many rows."""
+
+    async def answer(x: Any) -> Any:
+        return result
+
+    async def stream(x: Any) -> AsyncIterator[Any]:
+        yield result
+
+    options: dict[str, dict[str, Any]] = {"inline": {"run": "inline"}, "batch": {"max_batch_size": 1000}}
+    function = {"inline": lambda x: result, "stream": stream}.get(way, answer)
+    server.register("m", function, **options.get(way, {}))
+
+
+async def ask_result(server: InferenceServer, way: str, result: Any, asked: str | None) -> tuple[int, Any]:
+    x = {"name": "x", "shape": [len(result)], "datatype": "INT64", "data": [0] * len(result)}
+    document = {"inputs": [x], "outputs": [{"name": "output_0", "parameters": {"content_type": asked}}] if asked else []}
+    action = "infer_stream" if way == "stream" else "infer"
+    talk = Talk(server, body=json.dumps(document).encode(), action=action)
+    await talk.task
+    return talk.status, json.loads(talk.body.removeprefix(b"data: "))
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     ("result", "asked", "thread"),
     [
@@ -221,8 +248,8 @@ def test_what_a_model_raises_has_nothing_to_do_with_what_it_has_handled() -> Non
     ],
     ids=["a short frame", "a long frame", "what the client asks for"],
 )
-def test_results_that_take_long_to_convert_become_responses_in_a_worker_thread(
-    run: str, result: Any, asked: str | None, thread: str, monkeypatch: pytest.MonkeyPatch
+async def test_results_that_take_long_to_convert_become_responses_in_a_worker_thread(
+    way: str, result: Any, asked: str | None, thread: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, ran_in = InferenceServer(), list[str]()
     codec, name = (PandasCodec, "encode_response") if asked is None else (DatetimeCodec, "encode_input")
@@ -233,23 +260,14 @@ def test_results_that_take_long_to_convert_become_responses_in_a_worker_thread(
         return encode(*args, **options)
 
     monkeypatch.setattr(codec, name, spied)
-
-    async def answer() -> Any:
-        return result
-
-    options: Any = {"run": run}
-    server.register("m", answer if run == "thread" else lambda: result, **options)
-    document = {"inputs": [], "outputs": [{"name": "output_0", "parameters": {"content_type": asked}}] if asked else []}
-
-    async def talk() -> tuple[int, Any]:
-        return await Talk(server, body=json.dumps(document).encode()).answer()
-
-    status, answered = asyncio.run(talk())
+    register_result(server, way, result)
+    status, answered = await ask_result(server, way, result, asked)
     assert (status, answered["outputs"][0]["shape"]) == (200, [len(result)])
     assert ran_in == [thread]
     server.stop()
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     ("result", "asked", "status"),
     [
@@ -258,13 +276,8 @@ def test_results_that_take_long_to_convert_become_responses_in_a_worker_thread(
     ],
     ids=["a long frame that is none", "a content type that it cannot have"],
 )
-async def test_a_result_that_cannot_be_converted_in_a_worker_thread_is_no_answer(result: Any, asked: str | None, status: int) -> None:
+async def test_a_result_that_a_worker_thread_cannot_convert_is_no_answer(way: str, result: Any, asked: str | None, status: int) -> None:
     server = InferenceServer()
-
-    @server.model("m")
-    async def answer() -> Any:
-        return result
-
-    document = {"inputs": [], "outputs": [{"name": "output_0", "parameters": {"content_type": asked}}] if asked else []}
-    assert (await Talk(server, body=json.dumps(document).encode()).answer())[0] == status
+    register_result(server, way, result)
+    assert (await ask_result(server, way, result, asked))[0] == status
     server.stop()

@@ -357,7 +357,7 @@ def test_what_the_request_asks_of_outputs_holds_for_each_item(kind: str) -> None
 
 
 async def take_one(server: InferenceServer) -> Talk:
-    """A client that takes the first item, and no more until it is told to."""
+    """A client that takes the first item, and waits before it takes the next."""
     talk = listen(server, MANY)
     take, sent = talk.takes, talk.sent
     while len(sent) < 2:  # the head, and the item
