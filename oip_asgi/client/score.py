@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -37,101 +35,14 @@ from ._senders import ConnectionFailed
 
 try:
     import pandas as pd
+
+    from ._row_files import BOOLS, READERS, Writer, find_types, is_csv, read_rows, read_text
 except ImportError as error:
     raise make_import_error(error, "pandas", "pandas") from error
 
 
 class Stopped(Exception):
     """No row can be scored any more; the text says why."""
-
-
-# Files of rows
-
-
-def read_rows(file: Path, size: int, names: list[str] | None = None) -> Iterator[pd.DataFrame]:
-    """The file in frames of at most so many rows, whose index has their numbers, from 1 on. The values are objects: the texts of CSV, and
-    None for what is missing.
-
-    Raises:
-        ValueError: It cannot be read.
-        OSError: It cannot be read.
-    """
-    read, first = _READERS[file.suffix.lower()], 1
-    try:
-        for part in read(file, size):
-            rows = pd.DataFrame(part, columns=names, dtype=object)
-            yield rows.where(rows.notna(), None).set_axis(range(first, first + len(rows)))
-            first += len(rows)
-    except ValueError as error:
-        raise ValueError(f"{file}, in rows {first} to {first + size - 1}: {error}") from None
-
-
-def _read_csv(file: Path, size: int) -> Iterator[Any]:
-    # the engine in C drops what the first row of a chunk has too much; and of blank lines, which are all None, `""` is to be known
-    with pd.read_csv(file, chunksize=size, dtype=object, na_filter=False, engine="python", skip_blank_lines=False) as parts:
-        for rows in parts:
-            if not isinstance(rows.index, pd.RangeIndex):  # pandas takes the first values of each row for its name
-                raise ValueError("the first rows have more values than the file has columns")
-            yield rows.dropna(how="all")
-
-
-def _read_json_lines(file: Path, size: int) -> Iterator[Any]:
-    """Each line by itself: `read_json` rounds whole numbers beside a gap, and takes 1e400 for infinity."""
-    with file.open("rb") as opened:
-        lines = (json.loads(line, parse_float=_read_float) for line in opened if line.strip())
-        for part in iter(lambda: list(islice(lines, size)), []):
-            if not all(isinstance(row, dict) and "" not in row for row in part):
-                raise ValueError("expected an object in each line, whose keys are the names of columns")
-            yield part
-
-
-def _read_parquet(file: Path, size: int) -> Iterator[Any]:
-    import pyarrow.parquet
-
-    for batch in pyarrow.parquet.ParquetFile(file).iter_batches(size):
-        columns = [[cell.isoformat() if hasattr(cell, "isoformat") else cell for cell in column.to_pylist()] for column in batch.columns]
-        yield pd.DataFrame(dict(enumerate(columns)), dtype=object).set_axis(batch.schema.names, axis=1)
-
-
-_READERS: Final[Mapping[str, Callable[[Path, int], Iterator[Any]]]] = {
-    ".csv": _read_csv,
-    ".jsonl": _read_json_lines,
-    ".ndjson": _read_json_lines,
-    ".json": _read_json_lines,
-    ".parquet": _read_parquet,
-}
-
-
-def find_types(file: Path, size: int) -> tuple[dict[str, set[type | None]], int]:
-    """The types of all values of each column, as pandas reads them, with None if some are missing; and how many rows there are."""
-    types: dict[str, set[type | None]] = {}
-    total, read = 0, _read_text if file.suffix.lower() == ".csv" else lambda cell: cell
-    for rows in read_rows(file, size):
-        for name in dict.fromkeys([*types, *rows]):  # a row of JSON need not have each column
-            of_column = types.setdefault(name, {None} if total else set())
-            of_column |= {None if value is None else type(value) for value in map(read, rows.get(name, [None]))}
-        total += len(rows)
-    return types, total
-
-
-def _read_text(text: str | None, first: Callable[[str], Any] = int) -> Any:
-    """The value of a text of CSV as pandas reads it: what is no number and no boolean is a text, and None if it is empty."""
-    plain = (text or "").strip().replace("_", "x")  # 1_000 is a number to Python alone
-    for read in (first, int, _BOOLS.__getitem__, _read_float):
-        with suppress(ValueError, KeyError):
-            return read(plain)
-    return text or None
-
-
-_BOOLS: Final = {"True": True, "TRUE": True, "true": True, "1": True, "False": False, "FALSE": False, "false": False, "0": False}
-"""Those that pandas reads, and what a column that is declared as one of booleans has beside them."""
-
-
-def _read_float(text: str) -> float:
-    """A number, or an infinity that is written as one. Raises ValueError if no float is that large."""
-    if abs(float(text)) == np.inf and "n" not in text.casefold():
-        raise ValueError(f"{text[:40]} is out of range for FP64")
-    return float(text)
 
 
 # Inputs
@@ -142,7 +53,7 @@ makes a value of a text of CSV."""
 
 
 def plan_columns(
-    specs: Sequence[TensorSpec], names: list[str], types: Mapping[str, set[type | None]], *, is_csv: bool
+    specs: Sequence[TensorSpec], names: list[str], types: Mapping[str, set[type | None]], *, are_texts: bool
 ) -> dict[str, Column]:
     """Find the columns of a file that a model takes, by the names of its inputs.
 
@@ -161,10 +72,7 @@ def plan_columns(
         if name.strip().casefold() in absent:  # all rows would silently have the default of an optional input
             raise ValueError(f"the file has no column {show(absent[name.strip().casefold()])}, but {show(name)}: rename it")
     if present:
-        columns = {spec.name: _plan_column(spec, types[spec.name]) for spec in present}
-        if not is_csv:
-            _check_types(columns, types)
-        return columns
+        return {spec.name: _plan_column(spec, types[spec.name], are_texts=are_texts) for spec in present}
     if len(rows) != 1 or len(rows[0].shape) != 2:
         raise ValueError(f"the model takes {list_names([spec.name for spec in rows or specs])}: the file has {list_names(types)}")
     if rows[0].shape[1] not in (-1, len(names)):
@@ -172,40 +80,43 @@ def plan_columns(
             f"the input {show(rows[0].name)} has {rows[0].shape[1]} columns, and the file {len(names)}: name them, in the order of the "
             "training, by --columns"
         )
-    return {rows[0].name: (names, rows[0], _read_text)}
+    return {rows[0].name: (names, rows[0], read_text)}
 
 
-def _plan_column(spec: TensorSpec, types: set[type | None]) -> Column:
+def is_by_values(spec: TensorSpec) -> bool:
+    """Whether the values of a column decide what becomes of it."""
+    return spec.other_datatypes == "all" or spec.content_type == "pd_json"
+
+
+def _plan_column(spec: TensorSpec, types: set[type | None], *, are_texts: bool) -> Column:
     """What becomes of one column. Where the model takes any datatype, all of its values decide, as pandas reads them; but of a code such as
-    00123, a model that knows it as a text gets it so."""
+    00123, a model that knows it as a text gets it so.
+
+    Raises:
+        ValueError: It has values of several types, and each row would have its own. In CSV, such a column is texts.
+    """
     is_any, is_json, are_numbers = spec.other_datatypes == "all", spec.content_type == "pd_json", types <= {int, float, None}
+    if is_any and not are_texts and len({float if each is int else each for each in types} & {str, bool, float}) > 1:
+        raise ValueError(f"column {show(spec.name)} has texts, numbers or booleans side by side: declare it, or write all of them as texts")
     is_guessed = is_json or (is_any and spec.datatype != "BYTES")
     stay_texts = not are_numbers and not types <= {bool, None} if is_guessed else spec.datatype == "BYTES"
     may_miss = is_any or is_json or spec.pd_dtype is not None or spec.content_type == "datetime"
     read: Callable[[str], Any] = (lambda text: text or None) if may_miss else str
     if not stay_texts:
-        read = partial(_read_text, first=_BOOLS.__getitem__ if spec.datatype == "BOOL" and not is_any else int)
+        read = partial(read_text, first=BOOLS.__getitem__ if spec.datatype == "BOOL" and not is_any else int)
     if is_any and not stay_texts and are_numbers and types != {int}:
         return spec.name, OpenSpec(spec.name, "FP64", [-1], other_datatypes="numbers"), read  # which rounds none
     return spec.name, spec, read
 
 
-def _check_types(columns: Mapping[str, Column], types: Mapping[str, set[type | None]]) -> None:
-    """Refuse a column of several types where the model takes any: each row would have its own. In CSV, such a column is texts."""
-    for name, spec, _ in columns.values():
-        of_column = {float if each is int else each for each in types.get(str(name), ())} & {str, bool, float}
-        if len(of_column) > 1 and spec.other_datatypes == "all":
-            raise ValueError(f"column {show(name)} has texts, numbers or booleans side by side: declare it, or write all of them as texts")
-
-
 @np.errstate(all="ignore")  # numpy would warn of what Python has computed in `float`
-def make_inputs(columns: Mapping[str, Column], rows: pd.DataFrame, *, is_csv: bool) -> list[Tensor]:
+def make_inputs(columns: Mapping[str, Column], rows: pd.DataFrame, *, are_texts: bool) -> list[Tensor]:
     """The tensors of some rows. Raises InvalidRequest if they have none."""
-    if is_csv and rows.isna().any(axis=None):
+    if are_texts and rows.isna().any(axis=None):
         raise InvalidRequest(f"it has {rows.iloc[0].notna().sum()} values, and the file has {len(rows.columns)} columns")
     values: dict[str, Any] = {}
     for name, (chosen, spec, read) in columns.items():
-        cells = np.frompyfunc(read if is_csv else lambda cell: cell, 1, 1)(rows[chosen].to_numpy())
+        cells = np.frompyfunc(read if are_texts else lambda cell: cell, 1, 1)(rows[chosen].to_numpy())
         wrong = [
             cell for cell in cells.ravel() if type(cell) is str or (cell is None and spec.pd_dtype is None and spec.dtype.kind not in "fV")
         ]
@@ -226,6 +137,12 @@ def _to_number(value: Any) -> Any:
 
 _NAMES: Final = {"nan": None, "inf": "Infinity", "-inf": "-Infinity"}
 """What JSON of the protocol has for these."""
+
+
+def find_labels(metadata: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Those of each output. Another server may mean something else by "labels"."""
+    texts = {each["name"]: str((each.get("parameters") or {}).get(LABELS)) for each in metadata.get("outputs") or ()}
+    return {name: json.loads(text) for name, text in texts.items() if text.startswith('["')}
 
 
 def read_outputs(response: InferenceResponse, rows: pd.DataFrame, labels: Mapping[str, Sequence[str]], suffix: str) -> pd.DataFrame:
@@ -253,88 +170,6 @@ def read_outputs(response: InferenceResponse, rows: pd.DataFrame, labels: Mappin
         else:
             columns[name] = array.tolist()
     return pd.DataFrame(columns, dtype=object)
-
-
-_PLACE: Final = re.compile(
-    r"""\A(?:((?:input|column|tensor) (?:'[^']*'|"[^"]*")(?:,|:| cannot [^:]*:) )(?:row|element) 0\b|rows\[0\](\.?))"""
-)
-"""Where the text of an error begins with the row. A refused row was sent alone, so it is the first one there."""
-
-
-class Writer:
-    """Writes rows as they are scored, and what was refused beside them. A file beside tells how far that is, until the end.
-
-    Args:
-        of: What the run is about. Another one cannot go on with it.
-    """
-
-    def __init__(self, file: Path, of: Mapping[str, Any], *, goes_on: bool) -> None:
-        self.file, self.suffix, self._of, self.first_reason = file, file.suffix.lower(), of, ""
-        self.refused_file = file.with_suffix(".refused.csv" if self.suffix == ".csv" else ".refused.jsonl")
-        self._part = file.with_name(f"{file.name}.part.jsonl") if self.suffix == ".parquet" else file
-        self._state_file = file.with_name(f"{file.name}.state")
-        was_cut = self._state_file.exists()
-        if was_cut and not goes_on:
-            raise ValueError(f"{file}: a run was cut before its end: go on with --resume, or remove {self._state_file}")
-        if goes_on and file.exists() and not was_cut:
-            raise ValueError(f"--resume: {file} is complete: leave --resume out to score all rows anew")
-        state: Any = json.loads(self._state_file.read_text()) if was_cut else {"of": of, "done": 0, "refused": 0, "sizes": [0, 0]}
-        if state["of"] != of:
-            raise ValueError(f"--resume: {file} was begun with {json.dumps(state['of'])}: this is {json.dumps(of)}")
-        self.done, self.refused, self._sizes = state["done"], state["refused"], state["sizes"]
-        if self._sizes[0] > (self._part.stat().st_size if self._part.exists() else 0):
-            raise ValueError(f"--resume: {self._part} is shorter than the run has left it: remove {self._state_file} to begin anew")
-        self.write([])
-
-    def write(self, ended: Sequence[tuple[pd.DataFrame, Any]]) -> None:
-        """Write what became of some rows, in their order."""
-        scored = [answer for _, answer in ended if isinstance(answer, pd.DataFrame)]
-        refused = [self._describe(row, answer) for row, answer in ended if isinstance(answer, InferenceError)]
-        for place, (file, parts) in enumerate(((self._part, scored), (self.refused_file, refused))):
-            with file.open("ab") as opened:
-                opened.seek(opened.truncate(self._sizes[place]))  # without what was written after the state
-                for part in parts:
-                    opened.write(_encode(part, self.suffix, has_names=opened.tell() > 0))
-                self._sizes[place] = opened.tell()
-        self.done, self.refused = int(ended[-1][0].index[-1]) if ended else self.done, self.refused + len(refused)
-        new = self._state_file.with_suffix(".new")
-        new.write_text(json.dumps({"of": self._of, "done": self.done, "refused": self.refused, "sizes": self._sizes}))
-        new.replace(self._state_file)
-
-    def _describe(self, row: pd.DataFrame, error: InferenceError) -> pd.DataFrame:
-        """A row and why it is refused."""
-        number, text = int(row.index[0]), error.text if isinstance(error, ErrorResponse) else str(error)
-        reason = _PLACE.sub(lambda at: f"{at[1] or ''}row {number}{', ' if at[2] else ''}", text)
-        self.first_reason = self.first_reason or reason
-        if self.suffix == ".csv":
-            return pd.DataFrame([[number, reason, *row.iloc[0]]], columns=["row", "reason", *row], dtype=object)
-        return pd.DataFrame({"row": [number], "reason": [reason], "columns": [row.iloc[0].to_dict()]}, dtype=object)
-
-    def finish(self, *, is_complete: bool) -> None:
-        if self.refused == 0:
-            self.refused_file.unlink()
-        if is_complete and self._part != self.file:
-            import pyarrow.parquet
-
-            try:
-                tables = [
-                    pyarrow.table({"row": pyarrow.nulls(0, pyarrow.int64())}),  # all there is if each row is refused
-                    *(pyarrow.Table.from_pandas(rows, preserve_index=False) for rows in read_rows(self._part, 2**16)),
-                ]
-                pyarrow.parquet.write_table(pyarrow.concat_tables(tables, promote_options="permissive"), self.file)
-            except pyarrow.ArrowException as error:
-                raise ValueError(f"{self._part} has a column of several types ({error}): declare the outputs of the model") from None
-            self._part.unlink()
-        if is_complete:
-            self._state_file.unlink()
-
-
-def _encode(rows: pd.DataFrame, suffix: str, *, has_names: bool) -> bytes:
-    if suffix != ".csv":  # `to_json` writes 15 digits of a number
-        return "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows.to_dict("records")).encode()
-    options: dict[str, Any] = {"index": False, "header": not has_names, "lineterminator": "\n"}
-    text: str = rows.to_csv(**options)
-    return (rows.to_csv(**options, quoting=1) if "\r" in text else text).encode()  # which Python quotes since 3.13
 
 
 # Requests
@@ -429,7 +264,7 @@ def main(arguments: list[str] | None = None) -> int:
         if min(options.chunk, options.connections) < 1:
             raise ValueError("--chunk and --connections: expected 1 or more")
         for file in (options.rows, options.out):
-            if file.suffix.lower() not in _READERS:
+            if file.suffix.lower() not in READERS:
                 raise ValueError(f"{file}: expected a name that ends with .csv, .jsonl or .parquet")
         with Client(options.url, headers=dict(options.header)) as client:
             return _score(options, client)
@@ -441,19 +276,17 @@ def main(arguments: list[str] | None = None) -> int:
 def _score(options: argparse.Namespace, client: Client) -> int:
     metadata = client.model_metadata(options.model, options.version)
     binary = "binary_tensor_data" in client.metadata().get("extensions", ())
-    types, total = find_types(options.rows, options.chunk)
+    is_frame = (metadata.get("parameters") or {}).get("content_type") == "pd"  # beside which scalars are the same for all rows
+    specs = [spec for spec in read_specs(metadata, "inputs") if not is_frame or spec.shape not in ((), (1,))]
+    by_values, are_texts = {spec.name for spec in specs if is_by_values(spec)}, is_csv(options.rows)
+    types, total = find_types(options.rows, options.chunk, by_values.__contains__ if specs else lambda _: True)
     names = options.columns.split(",") if options.columns else list(types)
     if not types.keys() >= set(names):
         raise ValueError(f"--columns {options.columns}: the file has {list_names(types)}")
-    is_frame = (metadata.get("parameters") or {}).get("content_type") == "pd"  # beside which scalars are the same for all rows
-    specs = [spec for spec in read_specs(metadata, "inputs") if not is_frame or spec.shape not in ((), (1,))]
-    is_csv = options.rows.suffix.lower() == ".csv"
-    columns = plan_columns(specs or [OpenSpec(name, "FP64", [-1], other_datatypes="all") for name in names], names, types, is_csv=is_csv)
-    labels = {  # another server may mean something else by "labels"
-        each["name"]: json.loads(text)
-        for each in metadata.get("outputs") or ()
-        if (text := str((each.get("parameters") or {}).get(LABELS))).startswith('["')
-    }
+    columns = plan_columns(
+        specs or [OpenSpec(name, "FP64", [-1], other_datatypes="all") for name in names], names, types, are_texts=are_texts
+    )
+    labels = find_labels(metadata)
     writer = Writer(
         options.out,
         {"rows": str(options.rows.resolve()), "size": options.rows.stat().st_size, "model": options.model},
@@ -463,7 +296,7 @@ def _score(options: argparse.Namespace, client: Client) -> int:
     is_terminal = sys.stderr.isatty()
 
     def ask(rows: pd.DataFrame) -> pd.DataFrame:
-        inputs = make_inputs(columns, rows, is_csv=is_csv)
+        inputs = make_inputs(columns, rows, are_texts=are_texts)
         return read_outputs(client.infer(options.model, inputs, version=options.version, binary=binary), rows, labels, writer.suffix)
 
     frames = (left for rows in read_rows(options.rows, options.chunk, list(types)) if len(left := rows[rows.index > begun_at]))
