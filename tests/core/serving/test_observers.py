@@ -476,6 +476,7 @@ def test_a_request_does_not_wait_and_the_log_tells_of_what_does_not_fit_once_a_m
         "max_queue="
         for dropped in ("1 observation was", "9 observations were")
     ]
+    passed = 0.0  # else the deadline of `stop` would have passed
     leave.set()
     server.start()
     server.stop()

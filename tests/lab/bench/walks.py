@@ -1,8 +1,7 @@
 """The way of one small request through the package: `python -m tests.lab.bench.walks`. It prints calls, files, and lines of the files.
 
 A reader has to know these files to follow the request, and a processor runs these calls. That a generator or coroutine goes on counts as a
-call, as it costs one. `--calls` names the calls in their order. walks.json has the aims of each walk, and how many calls it makes and files
-it goes through now: a test fails where a walk has more than that and more than the aim. `--lower` writes there what has become fewer.
+call, as it costs one. `--calls` names the calls in their order.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import io
-import json
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -32,12 +30,9 @@ from .report import table
 from .rows import Row, rows
 
 PACKAGE: Final = Path(oip_asgi.__file__).parent
-AIMS: Final = Path(__file__).parent / "walks.json"
 _WARM: Final = 50
 _TIMES: Final = 5
-_TRIES: Final = 40
-"""Threads wake each other when they like, the more so on a busy machine, so a walk is the shortest of `_TIMES`; or the first of `_TRIES`
-that is short enough, if only that is asked."""
+"""Threads wake each other when they like, the more so on a busy machine, so a walk is the shortest of so many."""
 
 
 @dataclass(frozen=True)
@@ -164,58 +159,26 @@ WALKS: Final[dict[str, Callable[[Recorder], Walk]]] = {
 }
 
 
-def record(name: str, most: tuple[int, int] | None = None) -> Walk:
-    """One of the walks, when everything is warm: the shortest, or any that makes no more calls, in no more files, than `most`."""
+def record(name: str) -> Walk:
+    """One of the walks, when everything is warm."""
     recorder = Recorder()
     before, before_in_threads = sys.getprofile(), threading.getprofile()
     threading.setprofile(recorder.note)
     sys.setprofile(recorder.note)
     try:
-        walks = []
-        for _ in range(_TIMES if most is None else _TRIES):
-            walks.append(WALKS[name](recorder))
-            if most is not None and len(walks[-1].calls) <= most[0] and len(walks[-1].files) <= most[1]:
-                break
-        return min(walks, key=lambda walk: (len(walk.files), len(walk.calls)))
+        return min((WALKS[name](recorder) for _ in range(_TIMES)), key=lambda walk: (len(walk.files), len(walk.calls)))
     finally:
         sys.setprofile(before)
         threading.setprofile(before_in_threads)
 
 
-def aims() -> dict[str, dict[str, dict[str, int]]]:
-    """By walk, the `aim` and the number `now` of its `calls` and of its `files`."""
-    kept: dict[str, dict[str, dict[str, int]]] = json.loads(AIMS.read_text())
-    return kept
-
-
-def most_calls(name: str) -> int:
-    """How many calls a walk may make: its aim and a tenth, or, while that is not reached, what it makes now and two hundredths."""
-    calls = aims()[name]["calls"]
-    return int(max(calls["aim"] * 1.1, calls["now"] * 1.02))
-
-
-def most_files(name: str) -> int:
-    """Through how many files a walk may go."""
-    return max(aims()[name]["files"].values())
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.lab.bench.walks", description=__doc__)
     parser.add_argument("--calls", action="store_true", help="name the calls")
-    parser.add_argument("--lower", action="store_true", help=f"write to {AIMS.name} which walks have become shorter")
     parsed = parser.parse_args(arguments)
-    kept, walks = aims(), {name: record(name) for name in WALKS}
-    lines = []
-    for name, walk in walks.items():
-        calls, files = (kept[name][what]["aim"] for what in ("calls", "files"))
-        counts = (len(walk.calls), most_calls(name), calls, len(walk.files), most_files(name), files)
-        lines.append([name, *map(str, counts), f"{walk.lines:,}"])
-    print(table(["one request", "calls", "at most", "aim", "files", "at most", "aim", "lines of these files"], lines))
-    if parsed.lower:
-        for name, walk in walks.items():
-            for what, number in (("calls", len(walk.calls)), ("files", len(walk.files))):
-                kept[name][what]["now"] = min(kept[name][what]["now"], number)
-        AIMS.write_text(json.dumps(kept, indent=2) + "\n")
+    walks = {name: record(name) for name in WALKS}
+    lines = [[name, str(len(walk.calls)), str(len(walk.files)), f"{walk.lines:,}"] for name, walk in walks.items()]
+    print(table(["one request", "calls", "files", "lines of these files"], lines))
     if parsed.calls:
         for name, walk in walks.items():
             print("", name, *(f"  {file}: {function}" for file, function in walk.calls), sep="\n")
