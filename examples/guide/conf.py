@@ -1,0 +1,35 @@
+"""How Sphinx makes a site of these pages: `tox -e docs` builds it in `.tox/docs/site`. Knows nothing of what they say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+project = "oip_asgi"
+copyright = "the authors of oip_asgi"  # noqa: A001  (as Sphinx calls it)
+html_title = "oip_asgi"
+html_theme = "furo"
+html_copy_source = False
+html_theme_options = {"source_edit_link": "", "navigation_with_keys": True}
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "sphinx_design"]
+root_doc = "index"
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 4
+copybutton_prompt_text = r"\$ |>>> "
+copybutton_prompt_is_regexp = True
+default_role = "code"
+autodoc_member_order = "bysource"
+# links to files that are no pages; that each link leads to something is what tests/test_readme.py checks
+suppress_warnings = ["myst.xref_missing"]
+
+
+def name_file(app: Any, env: Any, node: Any, content: Any) -> Any:
+    """What stands for a link to a file or a folder of the repository that is no page: its name, as the site does not have it."""
+    return content
+
+
+def setup(app: Any) -> None:
+    from pygments.lexers.special import TextLexer
+
+    app.connect("missing-reference", name_file)
+    for language in ("mermaid", "haproxy"):  # for which Pygments has none
+        app.add_lexer(language, TextLexer)
