@@ -138,9 +138,10 @@ def answering(answers: Sequence[bytes]) -> Iterator[Target]:
             connection, _ = listening.accept()
             with connection:
                 for answer in answers:
-                    while not connection.recv(65536).endswith(b"}"):
+                    while (received := connection.recv(65536)) and not received.endswith(b"}"):
                         pass
-                    connection.sendall(answer)
+                    if received:  # else the client has what it wants, and has gone
+                        connection.sendall(answer)
 
         thread = threading.Thread(target=serve)
         thread.start()
