@@ -1,0 +1,281 @@
+"""The columns of the table: the values, and what the model gets of them, by family of kinds.
+
+What no family names is refused: 400. In an outcome, `{d}` stands for the dtype of the kind, or `list`, and `{na}` for
+a missing value; a kind that has none refuses it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from tests.table.values.kinds import Kind
+
+REFUSED: Final = "400"
+
+BIG: Final = 2**53 + 1
+"""The first whole number that a float would round."""
+
+VALUES: Final[Mapping[str, list[Any]]] = {
+    "all missing": [None, None],
+    "a text of digits": ["12"],
+    "a whole number": [7],
+    "a whole float": [2.0],
+    "a fraction": [0.5],
+    "true": [True],
+    "empty": [],
+    "NaN": [math.nan],
+    "infinity": [math.inf],
+    "a number and a text": [1, "a"],
+    "a date": [datetime(2026, 1, 31)],
+    "a date with a zone": [datetime(2026, 1, 31, tzinfo=UTC)],
+    "bytes": [b"\xff"],
+    "an object": [{"a": 1}],
+}
+"""The values that each kind is asked with."""
+
+BESIDE: Final[Mapping[str, list[Any]]] = {
+    "texts, one missing": ["a", None],
+    "booleans, one missing": [True, None],
+    "a large whole number and a fraction": [BIG, 0.5],
+    "a large whole number, one missing": [BIG, None],
+}
+"""Those that are asked too where nothing is declared, so that the values decide."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """What kinds have in common.
+
+    Args:
+        right: Values as they should be.
+        edge: The largest, smallest or strangest of them.
+        outcomes: What the model gets, by the name of the values.
+        too_large: Values of the right type that it does not hold.
+    """
+
+    right: list[Any]
+    edge: list[Any]
+    outcomes: Mapping[str, str]
+    too_large: list[Any] | None = None
+
+
+_NUMBERS: Final = {
+    "right": "{d} [1.5, -2.25]",
+    "edge": "{d} [-0.0, 9007199254740992.0]",
+    "one missing": "{d} [1.5, {na}]",
+    "all missing": "{d} [{na}, {na}]",
+    "a whole number": "{d} [7.0]",
+    "a whole float": "{d} [2.0]",
+    "a fraction": "{d} [0.5]",
+    "empty": "{d} []",
+    "NaN": "{d} [{na}]",
+    "infinity": "{d} [inf]",
+}
+
+
+def _integers(right: str, edge: str, missing: str) -> Mapping[str, str]:
+    return {
+        "right": f"{{d}} [{right}]",
+        "edge": f"{{d}} [{edge}]",
+        "one missing": f"{{d}} [{missing}, {{na}}]",
+        "all missing": "{d} [{na}, {na}]",
+        "a whole number": "{d} [7]",
+        "a whole float": "{d} [2]",
+        "empty": "{d} []",
+    }
+
+
+_TEXTS: Final = {
+    "right": "{d} ['a', 'é']",
+    "edge": "{d} ['', 'NaN', 'null', 'None']",
+    "one missing": "{d} ['a', {na}]",
+    "all missing": "{d} [{na}, {na}]",
+    "a text of digits": "{d} ['12']",
+    "empty": "{d} []",
+}
+
+_DATES: Final = {
+    "right": "{d} [2026-01-31 00:00:00, 2026-01-31 12:30:00]",
+    "edge": "{d} [0001-01-01 00:00:00, 9999-12-31 23:59:59.999999]",
+    "one missing": "{d} [2026-01-31 00:00:00, {na}]",
+    "all missing": "{d} [{na}, {na}]",
+    "a date": "{d} [2026-01-31 00:00:00]",
+    "empty": "{d} []",
+}
+
+_ANY: Final = {
+    "right": "float64 [1.5, -2.25]",
+    "edge": "int64 [9007199254740993, -9223372036854775808]",
+    "one missing": "float64 [1.5, nan]",
+    "a text of digits": "object [b'12']",
+    "a whole number": "int64 [7]",
+    "a whole float": "float64 [2.0]",
+    "a fraction": "float64 [0.5]",
+    "true": "bool [True]",
+    "empty": "float64 []",
+    "NaN": "float64 [nan]",
+    "infinity": "float64 [inf]",
+    "a date": "list [2026-01-31 00:00:00]",
+    "a date with a zone": "list [2026-01-31 00:00:00+00:00]",
+    "bytes": "object [b'\\xff']",
+    "nested": "float64 [[1.5], [-2.25]]",
+}
+
+FAMILIES: Final[Mapping[str, Family]] = {
+    "number": Family([1.5, -2.25], [-0.0, BIG], _NUMBERS, [10**400]),
+    "matrix": Family(
+        [1.5, -2.25],
+        [-0.0, BIG],
+        {
+            "right": "{d} [[1.5], [-2.25]]",
+            "edge": "{d} [[-0.0], [9007199254740992.0]]",
+            "one missing": "{d} [[1.5], [{na}]]",
+            "all missing": "{d} [[{na}], [{na}]]",
+            "a whole number": "{d} [[7.0]]",
+            "a whole float": "{d} [[2.0]]",
+            "a fraction": "{d} [[0.5]]",
+            "empty": "{d} []",
+            "NaN": "{d} [[{na}]]",
+            "infinity": "{d} [[inf]]",
+            "nested": "{d} [[1.5], [-2.25]]",
+        },
+        [10**400],
+    ),
+    "integer": Family([1, -2], [BIG, -(2**63)], _integers("1, -2", "9007199254740993, -9223372036854775808", "1"), [2**63]),
+    "any integer": Family([1, -2], [2**64 - 1, 2**63], _integers("1, -2", "18446744073709551615, 9223372036854775808", "1"), [2**64]),
+    "small integer": Family([1, -2], [127, -128], _integers("1, -2", "127, -128", "1"), [128]),
+    "unsigned integer": Family([1, 2], [255, 0], _integers("1, 2", "255, 0", "1"), [-1]),
+    "large integer": Family([1, 2], [2**64 - 1, 0], _integers("1, 2", "18446744073709551615, 0", "1"), [2**64]),
+    "boolean": Family(
+        [True, False],
+        [0, 1],
+        {
+            "right": "{d} [True, False]",
+            "edge": "{d} [False, True]",
+            "one missing": "{d} [True, {na}]",
+            "all missing": "{d} [{na}, {na}]",
+            "true": "{d} [True]",
+            "empty": "{d} []",
+        },
+        [2],
+    ),
+    "text": Family(["a", "é"], ["", "NaN", "null", "None"], _TEXTS),
+    "raw text": Family(
+        ["a", "é"],
+        ["", "NaN", "null", "None"],
+        {
+            "right": "{d} [b'a', b'\\xc3\\xa9']",
+            "edge": "{d} [b'', b'NaN', b'null', b'None']",
+            "a text of digits": "{d} [b'12']",
+            "bytes": "{d} [b'\\xff']",
+            "empty": "{d} []",
+        },
+    ),
+    "category": Family(
+        ["a", "é"],
+        ["é", "é"],
+        {
+            "right": "{d} ['a', 'é']",
+            "edge": "{d} ['é', 'é']",
+            "one missing": "{d} ['a', {na}]",
+            "all missing": "{d} [{na}, {na}]",
+            "empty": "{d} []",
+        },
+        ["z"],
+    ),
+    "bytes": Family(
+        [b"a", b"\xff\x00"],
+        [b""],
+        {"right": "{d} [b'a', b'\\xff\\x00']", "edge": "{d} [b'']", "bytes": "{d} [b'\\xff']", "empty": "{d} []"},
+    ),
+    "date": Family(
+        [datetime(2026, 1, 31), datetime(2026, 1, 31, 12, 30)], [datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999)], _DATES
+    ),
+    "date of any zone": Family(
+        [datetime(2026, 1, 31), datetime(2026, 1, 31, 12, 30)],
+        [datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999)],
+        {**_DATES, "a date with a zone": "{d} [2026-01-31 00:00:00+00:00]"},
+    ),
+    "date in Berlin": Family(
+        [datetime(2026, 1, 31, tzinfo=UTC), datetime(2026, 7, 31, tzinfo=UTC)],
+        [datetime(2026, 3, 29, 1, tzinfo=UTC), datetime(2200, 1, 1, microsecond=1, tzinfo=UTC)],
+        {
+            "right": "{d} [2026-01-31 01:00:00+01:00, 2026-07-31 02:00:00+02:00]",
+            "edge": "{d} [2026-03-29 03:00:00+02:00, 2200-01-01 01:00:00.000001+01:00]",
+            "one missing": "{d} [2026-01-31 01:00:00+01:00, {na}]",
+            "all missing": "{d} [{na}, {na}]",
+            "a date with a zone": "{d} [2026-01-31 01:00:00+01:00]",
+            "empty": "{d} []",
+        },
+    ),
+    "JSON": Family(
+        [{"a": 1}, [2], "a"],
+        ["", "NaN", BIG],
+        {
+            "right": "{d} [{'a': 1}, [2], 'a']",
+            "edge": "{d} ['', 'NaN', 9007199254740993]",
+            "one missing": "{d} [{'a': 1}, {na}]",
+            "all missing": "{d} [{na}, {na}]",
+            "a text of digits": "{d} ['12']",
+            "a whole number": "{d} [7]",
+            "a whole float": "{d} [2.0]",
+            "a fraction": "{d} [0.5]",
+            "true": "{d} [True]",
+            "empty": "{d} []",
+            "nested": "{d} [[{'a': 1}], [[2]], ['a']]",
+            "a number and a text": "{d} [1, 'a']",
+            "an object": "{d} [{'a': 1}]",
+        },
+    ),
+    "any": Family([1.5, -2.25], [BIG, -(2**63)], _ANY, [2**64]),
+    "column of any": Family(
+        [1.5, -2.25],
+        [BIG, -(2**63)],
+        {
+            **_ANY,
+            "all missing": "object [None, None]",
+            "a text of digits": "object ['12']",
+            "a date": "datetime64 [2026-01-31 00:00:00]",
+            "a date with a zone": "datetime64 [2026-01-31 00:00:00+00:00]",
+            "bytes": REFUSED,
+            "nested": "float64 [1.5, -2.25]",
+            "texts, one missing": "object ['a', None]",
+            "booleans, one missing": "object [True, None]",
+        },
+        [2**64],
+    ),
+}
+
+
+def values_of(kind: Kind) -> dict[str, list[Any]]:
+    """The values that a kind is asked with, by their names."""
+    family = FAMILIES[kind.family]
+    return {
+        "right": family.right,
+        "edge": family.edge,
+        "one missing": [family.right[0], None],
+        **VALUES,
+        **({} if family.too_large is None else {"too large": family.too_large}),
+        "nested": [[each] for each in family.right],
+        **(BESIDE if "any" in kind.family.split() and kind.spec is None and kind.annotation_of is None else {}),
+    }
+
+
+def expect(kind: Kind, name: str) -> str:
+    """What the model gets of the values of this name."""
+    outcomes = FAMILIES[kind.family].outcomes
+    outcome = outcomes.get(name, REFUSED)
+    if name == "nested" and name not in outcomes and kind.is_flattened:
+        outcome = outcomes["right"]
+    return fill(outcome, kind)
+
+
+def fill(outcome: str, kind: Kind) -> str:
+    """An outcome with the words of a kind."""
+    if "{na}" in outcome and kind.missing is None:
+        return REFUSED
+    return outcome.replace("{d}", kind.writes).replace("{na}", kind.missing or "")

@@ -1,0 +1,171 @@
+"""The rows of the table: each kind of input that a model may declare, by a tensor, an annotation, or a column of a data frame.
+
+Each model of `make_server` keeps what it is given, so that one can see what a list of values has become.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from oip_asgi import InferenceServer, TensorSpec
+from oip_asgi.specs import specs_of
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One row of the table.
+
+    Args:
+        name: How a reader calls it.
+        family: The row of `cells.py` with its values.
+        specs: What is declared; empty if nothing is.
+        annotation: That of the argument, if it has one.
+        writes: What the model's values look like in the table: the dtype, or `list`.
+        missing: What stands for a missing value there; None if there is no such value.
+        content_type: That of the tensor, as clients without our libraries write it.
+        gap: How such a client writes a missing value: "null", "NaT", or "pd_json", where all of its elements are JSON texts.
+    """
+
+    name: str
+    family: str
+    specs: Sequence[TensorSpec] = ()
+    annotation: Any = None
+    writes: str = ""
+    missing: str | None = None
+    gap: str = "null"
+
+    @property
+    def is_column(self) -> bool:
+        return self.name.startswith("column")
+
+    @property
+    def spec(self) -> TensorSpec | None:
+        return self.specs[0] if self.specs else None
+
+    @property
+    def annotation_of(self) -> Any:
+        """The class of the elements of an argument that is a list."""
+        return None if self.is_column or self.annotation is None else self.annotation.__args__[0]
+
+    @property
+    def is_flattened(self) -> bool:
+        """Whether `[N, 1]` is taken for `[N]`, as lists and columns are."""
+        return self.is_column or self.writes == "list"
+
+    @property
+    def model(self) -> str:
+        """The name of its model."""
+        return self.name
+
+
+def _tensor(datatype: Any, family: str, writes: str, content_type: str | None = None, **more: Any) -> Kind:
+    name = datatype if content_type is None else f"{datatype} {content_type}"
+    return Kind(name, family, [TensorSpec("x", datatype, [-1], content_type)], writes=writes, **more)
+
+
+def _argument(annotation: Any, family: str, **more: Any) -> Kind:
+    return Kind(f"list[{annotation.__name__}]", family, annotation=list[annotation], writes="list", **more)
+
+
+def _column(dtype: str, family: str, values: Any, **more: Any) -> Kind:
+    frame = pd.DataFrame({"x": values})
+    return Kind(f"column {dtype}", family, specs_of(frame), pd.DataFrame, **{"writes": dtype, **more})
+
+
+def _columns() -> list[Kind]:
+    texts = np.array(["a", "b"], object)
+    bytes_, lists = pd.Series([b"a"], dtype=object), pd.Series([[1], {"a": 2}, "a"], dtype=object)
+    days = pd.Series([datetime(2026, 1, 31)], dtype="datetime64[us]")
+    nullable = {"missing": "<NA>", "gap": "pd_json"}
+    return [
+        _column("float64", "number", np.ones(1), missing="nan"),
+        _column("float32", "number", np.ones(1, "f4"), missing="nan"),
+        _column("Float64", "number", pd.array([1.5], "Float64"), missing="<NA>"),
+        _column("int64", "integer", np.ones(1, "i8")),
+        _column("int8", "small integer", np.ones(1, "i1")),
+        _column("uint8", "unsigned integer", np.ones(1, "u1")),
+        _column("Int64", "integer", pd.array([1], "Int64"), **nullable),
+        _column("Int8", "small integer", pd.array([1], "Int8"), **nullable),
+        _column("bool", "boolean", np.ones(1, bool)),
+        _column("boolean", "boolean", pd.array([True], "boolean"), **nullable),
+        _column("object of text", "text", pd.Series(texts, dtype=object), writes="object", missing="None", gap="pd_json"),
+        _column("string", "text", pd.array(texts, "string"), **nullable),
+        _column("object of bytes", "bytes", bytes_, writes="object", missing="None"),
+        _column("datetime64[us]", "date", days, missing="NaT", gap="NaT"),
+        _column("datetime64[us, Europe/Berlin]", "date in Berlin", days.dt.tz_localize("Europe/Berlin"), missing="NaT", gap="NaT"),
+        _column("category of text", "category", pd.Series(["a", "é"], dtype="category"), writes="category", missing="nan", gap="pd_json"),
+        _column("object of JSON", "JSON", lists, writes="object", missing="None", gap="pd_json"),
+        Kind("column, nothing declared", "column of any", annotation=pd.DataFrame, missing="None", gap="pd_json"),
+    ]
+
+
+def list_kinds() -> list[Kind]:
+    return [
+        _tensor("FP64", "number", "float64", missing="nan"),
+        _tensor("FP32", "number", "float32", missing="nan"),
+        Kind("FP64 [-1, 1]", "matrix", [TensorSpec("x", "FP64", [-1, 1])], writes="float64", missing="nan"),
+        _tensor("INT64", "integer", "int64"),
+        _tensor("INT8", "small integer", "int8"),
+        _tensor("UINT8", "unsigned integer", "uint8"),
+        _tensor("UINT64", "large integer", "uint64"),
+        _tensor("BOOL", "boolean", "bool"),
+        _tensor("BYTES", "raw text", "object"),
+        _tensor("BYTES", "text", "list", "str"),
+        _tensor("BYTES", "bytes", "list", "base64"),
+        _tensor("BYTES", "date of any zone", "list", "datetime"),
+        _tensor("BYTES", "JSON", "list", "pd_json", missing="None", gap="pd_json"),
+        _argument(float, "number", missing="nan"),
+        _argument(int, "any integer"),
+        _argument(bool, "boolean"),
+        _argument(str, "text"),
+        _argument(bytes, "raw text"),
+        _argument(datetime, "date of any zone"),
+        Kind("nothing declared", "any"),
+        *_columns(),
+    ]
+
+
+KINDS: Final = {kind.name: kind for kind in list_kinds()}
+
+
+def make_server(received: list[Any]) -> InferenceServer:
+    """A server with a model for each kind, which appends what it is given."""
+    server = InferenceServer()
+    for kind in KINDS.values():
+        server.register(kind.model, _make_model(kind, received), inputs=list(kind.specs), run="inline")
+    return server
+
+
+def _make_model(kind: Kind, received: list[Any]) -> Callable[[Any], Any]:
+    def keep_column(df: Any) -> Any:
+        received.append(df["x"])
+        return np.zeros(1)
+
+    def keep(x: Any) -> Any:
+        received.append(x)
+        return np.zeros(1)
+
+    model, name = (keep_column, "df") if kind.is_column else (keep, "x")
+    model.__annotations__ = {} if kind.annotation is None else {name: kind.annotation}
+    return model
+
+
+def describe(value: Any, kind: Kind) -> str:
+    """A received value, as the table has it."""
+    if isinstance(value, list):
+        return f"list {_show(value)}"
+    dtype = str(value.dtype) if kind.spec is not None else str(value.dtype).partition("[")[0]  # pandas 2 and 3 guess other units
+    return f"{dtype} {_show(value.tolist())}"
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_show, value))}]"
+    return str(value) if isinstance(value, date) else repr(value)
+
