@@ -19,31 +19,42 @@ REFUSED: Final = "400"
 BIG: Final = 2**53 + 1
 """The first whole number that a float would round."""
 
-VALUES: Final[Mapping[str, list[Any]]] = {
-    "all missing": [None, None],
-    "a text of digits": ["12"],
-    "a whole number": [7],
-    "a whole float": [2.0],
-    "a fraction": [0.5],
-    "true": [True],
-    "empty": [],
-    "NaN": [math.nan],
-    "infinity": [math.inf],
-    "a number and a text": [1, "a"],
-    "a date": [datetime(2026, 1, 31)],
-    "a date with a zone": [datetime(2026, 1, 31, tzinfo=UTC)],
-    "bytes": [b"\xff"],
-    "an object": [{"a": 1}],
+GROUPS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "its own": {"right": None, "edge": None, "too large": None, "empty": [], "no list": None},
+    "missing": {
+        "one missing": None,
+        "all missing": [None, None],
+        "texts, one missing": ["a", None],
+        "booleans, one missing": [True, None],
+        "a large whole number, one missing": [BIG, None],
+    },
+    "of another type": {
+        "a whole number": [7],
+        "a whole float": [2.0],
+        "a fraction": [0.5],
+        "true": [True],
+        "a text of digits": ["12"],
+        "a number and a text": [1, "a"],
+        "a large whole number and a fraction": [BIG, 0.5],
+        "a date": [datetime(2026, 1, 31)],
+        "a date with a zone": [datetime(2026, 1, 31, tzinfo=UTC)],
+        "a date as text": ["2026-01-31"],
+        "bytes": [b"\xff"],
+        "base64": ["/w=="],
+        "an object": [{"a": 1}],
+    },
+    "no finite number": {"NaN": [math.nan], "infinity": [math.inf], "the text NaN": ["NaN"]},
+    "nested": {"nested [N, 1]": None, "nested [N, 2]": None, "ragged": None},
 }
-"""The values that each kind is asked with."""
+"""The names of the values, and the values where all kinds are asked with the same ones."""
 
-BESIDE: Final[Mapping[str, list[Any]]] = {
-    "texts, one missing": ["a", None],
-    "booleans, one missing": [True, None],
-    "a large whole number and a fraction": [BIG, 0.5],
-    "a large whole number, one missing": [BIG, None],
+WHERE_NOTHING_IS_DECLARED: Final = {
+    "texts, one missing",
+    "booleans, one missing",
+    "a large whole number, one missing",
+    "a large whole number and a fraction",
 }
-"""Those that are asked too where nothing is declared, so that the values decide."""
+"""Those that are asked only there, as the values decide."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +85,8 @@ _NUMBERS: Final = {
     "empty": "{d} []",
     "NaN": "{d} [{na}]",
     "infinity": "{d} [inf]",
+    "the text NaN": "{d} [{na}]",
+    "no list": "{d} [1.5]",
 }
 
 
@@ -85,6 +98,7 @@ def _integers(right: str, edge: str, missing: str) -> Mapping[str, str]:
         "all missing": "{d} [{na}, {na}]",
         "a whole number": "{d} [7]",
         "a whole float": "{d} [2]",
+        "no list": "{d} [1]",
         "empty": "{d} []",
     }
 
@@ -95,6 +109,10 @@ _TEXTS: Final = {
     "one missing": "{d} ['a', {na}]",
     "all missing": "{d} [{na}, {na}]",
     "a text of digits": "{d} ['12']",
+    "a date as text": "{d} ['2026-01-31']",
+    "base64": "{d} ['/w==']",
+    "the text NaN": "{d} ['NaN']",
+    "no list": "{d} ['a']",
     "empty": "{d} []",
 }
 
@@ -104,6 +122,8 @@ _DATES: Final = {
     "one missing": "{d} [2026-01-31 00:00:00, {na}]",
     "all missing": "{d} [{na}, {na}]",
     "a date": "{d} [2026-01-31 00:00:00]",
+    "a date as text": "{d} [2026-01-31 00:00:00]",
+    "no list": "{d} [2026-01-31 00:00:00]",
     "empty": "{d} []",
 }
 
@@ -122,11 +142,17 @@ _ANY: Final = {
     "a date": "list [2026-01-31 00:00:00]",
     "a date with a zone": "list [2026-01-31 00:00:00+00:00]",
     "bytes": "object [b'\\xff']",
-    "nested": "float64 [[1.5], [-2.25]]",
+    "a date as text": "object [b'2026-01-31']",
+    "base64": "object [b'/w==']",
+    "the text NaN": "object [b'NaN']",
+    "no list": "float64 [1.5]",
+    "nested [N, 2]": "float64 [[1.5, 1.5], [-2.25, -2.25]]",
+    "nested [N, 1]": "float64 [[1.5], [-2.25]]",
 }
 
 FAMILIES: Final[Mapping[str, Family]] = {
     "number": Family([1.5, -2.25], [-0.0, BIG], _NUMBERS, [10**400]),
+    "small number": Family([1.5, -2.25], [-0.0, BIG], _NUMBERS, [1e39]),
     "matrix": Family(
         [1.5, -2.25],
         [-0.0, BIG],
@@ -141,7 +167,9 @@ FAMILIES: Final[Mapping[str, Family]] = {
             "empty": "{d} []",
             "NaN": "{d} [[{na}]]",
             "infinity": "{d} [[inf]]",
-            "nested": "{d} [[1.5], [-2.25]]",
+            "the text NaN": "{d} [[{na}]]",
+            "no list": "{d} [[1.5]]",
+            "nested [N, 1]": "{d} [[1.5], [-2.25]]",
         },
         [10**400],
     ),
@@ -159,6 +187,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
             "one missing": "{d} [True, {na}]",
             "all missing": "{d} [{na}, {na}]",
             "true": "{d} [True]",
+            "no list": "{d} [True]",
             "empty": "{d} []",
         },
         [2],
@@ -171,6 +200,10 @@ FAMILIES: Final[Mapping[str, Family]] = {
             "right": "{d} [b'a', b'\\xc3\\xa9']",
             "edge": "{d} [b'', b'NaN', b'null', b'None']",
             "a text of digits": "{d} [b'12']",
+            "a date as text": "{d} [b'2026-01-31']",
+            "base64": "{d} [b'/w==']",
+            "the text NaN": "{d} [b'NaN']",
+            "no list": "{d} [b'a']",
             "bytes": "{d} [b'\\xff']",
             "empty": "{d} []",
         },
@@ -181,16 +214,38 @@ FAMILIES: Final[Mapping[str, Family]] = {
         {
             "right": "{d} ['a', 'é']",
             "edge": "{d} ['é', 'é']",
+            "no list": "{d} ['a']",
             "one missing": "{d} ['a', {na}]",
             "all missing": "{d} [{na}, {na}]",
             "empty": "{d} []",
         },
         ["z"],
     ),
+    "category of numbers": Family(
+        [1, 2],
+        [2, 2],
+        {
+            "right": "{d} [1, 2]",
+            "edge": "{d} [2, 2]",
+            "one missing": "{d} [1, {na}]",
+            "all missing": "{d} [{na}, {na}]",
+            "a whole float": "{d} [2]",
+            "no list": "{d} [1]",
+            "empty": "{d} []",
+        },
+        [3],
+    ),
     "bytes": Family(
         [b"a", b"\xff\x00"],
         [b""],
-        {"right": "{d} [b'a', b'\\xff\\x00']", "edge": "{d} [b'']", "bytes": "{d} [b'\\xff']", "empty": "{d} []"},
+        {
+            "right": "{d} [b'a', b'\\xff\\x00']",
+            "edge": "{d} [b'']",
+            "base64": "{d} [b'\\xff']",
+            "bytes": "{d} [b'\\xff']",
+            "no list": "{d} [b'a']",
+            "empty": "{d} []",
+        },
     ),
     "date": Family(
         [datetime(2026, 1, 31), datetime(2026, 1, 31, 12, 30)], [datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999)], _DATES
@@ -209,16 +264,17 @@ FAMILIES: Final[Mapping[str, Family]] = {
             "one missing": "{d} [2026-01-31 01:00:00+01:00, {na}]",
             "all missing": "{d} [{na}, {na}]",
             "a date with a zone": "{d} [2026-01-31 01:00:00+01:00]",
+            "no list": "{d} [2026-01-31 01:00:00+01:00]",
             "empty": "{d} []",
         },
     ),
     "JSON": Family(
-        [{"a": 1}, [2], "a"],
+        ["a", {"a": 1}, [2]],
         ["", "NaN", BIG],
         {
-            "right": "{d} [{'a': 1}, [2], 'a']",
+            "right": "{d} ['a', {'a': 1}, [2]]",
             "edge": "{d} ['', 'NaN', 9007199254740993]",
-            "one missing": "{d} [{'a': 1}, {na}]",
+            "one missing": "{d} ['a', {na}]",
             "all missing": "{d} [{na}, {na}]",
             "a text of digits": "{d} ['12']",
             "a whole number": "{d} [7]",
@@ -226,7 +282,13 @@ FAMILIES: Final[Mapping[str, Family]] = {
             "a fraction": "{d} [0.5]",
             "true": "{d} [True]",
             "empty": "{d} []",
-            "nested": "{d} [[{'a': 1}], [[2]], ['a']]",
+            "a date as text": "{d} ['2026-01-31']",
+            "base64": "{d} ['/w==']",
+            "the text NaN": "{d} ['NaN']",
+            "no list": "{d} ['a']",
+            "nested [N, 2]": "{d} [['a', 'a'], [{'a': 1}, {'a': 1}], [[2], [2]]]",
+            "ragged": "{d} [['a'], ['a', 'a']]",
+            "nested [N, 1]": "{d} [['a'], [{'a': 1}], [[2]]]",
             "a number and a text": "{d} [1, 'a']",
             "an object": "{d} [{'a': 1}]",
         },
@@ -239,10 +301,14 @@ FAMILIES: Final[Mapping[str, Family]] = {
             **_ANY,
             "all missing": "object [None, None]",
             "a text of digits": "object ['12']",
+            "a date as text": "object ['2026-01-31']",
+            "base64": "object ['/w==']",
+            "the text NaN": "object ['NaN']",
+            "nested [N, 2]": REFUSED,
             "a date": "datetime64 [2026-01-31 00:00:00]",
             "a date with a zone": "datetime64 [2026-01-31 00:00:00+00:00]",
             "bytes": REFUSED,
-            "nested": "float64 [1.5, -2.25]",
+            "nested [N, 1]": "float64 [1.5, -2.25]",
             "texts, one missing": "object ['a', None]",
             "booleans, one missing": "object [True, None]",
         },
@@ -251,17 +317,24 @@ FAMILIES: Final[Mapping[str, Family]] = {
 }
 
 
-def values_of(kind: Kind) -> dict[str, list[Any]]:
-    """The values that a kind is asked with, by their names."""
+def values_of(kind: Kind, group: str) -> dict[str, Any]:
+    """The values of a group that a kind is asked with, by their names."""
     family = FAMILIES[kind.family]
-    return {
-        "right": family.right,
+    right = family.right
+    own = {
+        "right": right,
         "edge": family.edge,
-        "one missing": [family.right[0], None],
-        **VALUES,
-        **({} if family.too_large is None else {"too large": family.too_large}),
-        "nested": [[each] for each in family.right],
-        **(BESIDE if "any" in kind.family.split() and kind.spec is None and kind.annotation_of is None else {}),
+        "too large": family.too_large,
+        "no list": right[0],
+        "one missing": [right[0], None],
+        "nested [N, 1]": [[each] for each in right],
+        "nested [N, 2]": [[each, each] for each in right],
+        "ragged": [[right[0]], [right[0]] * 2],
+    }
+    return {
+        name: own.get(name, values)
+        for name, values in GROUPS[group].items()
+        if not (kind.is_declared and name in WHERE_NOTHING_IS_DECLARED) and not (name == "too large" and family.too_large is None)
     }
 
 
@@ -269,7 +342,7 @@ def expect(kind: Kind, name: str) -> str:
     """What the model gets of the values of this name."""
     outcomes = FAMILIES[kind.family].outcomes
     outcome = outcomes.get(name, REFUSED)
-    if name == "nested" and name not in outcomes and kind.is_flattened:
+    if name == "nested [N, 1]" and name not in outcomes and kind.is_flattened:
         outcome = outcomes["right"]
     return fill(outcome, kind)
 

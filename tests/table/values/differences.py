@@ -26,7 +26,7 @@ class Rows:
     """Cells with the same outcome.
 
     Args:
-        kinds: The names of kinds, with bars between them.
+        kinds: The names of kinds, with semicolons between them.
         values: The names of values.
         ways: The names of ways.
         outcome: What the model gets, as in `cells.py`, or 400.
@@ -38,16 +38,59 @@ class Rows:
     outcome: str
 
     def list_cells(self) -> Iterator[tuple[Cell, str]]:
-        for kind in self.kinds.split(" | "):
-            for values in self.values.split(" | "):
-                for way in self.ways.split(" | "):
+        for kind in self.kinds.split("; "):
+            for values in self.values.split("; "):
+                for way in self.ways.split("; "):
                     yield Cell(kind, values, way), fill(self.outcome, KINDS[kind])
 
 
+FIELDS: Final = "; ".join(kind.name for kind in KINDS.values() if kind.row is not None)
+
 BY_DESIGN: Final[Mapping[str, Sequence[Rows]]] = {
-    "JSON has no NaN and no infinity: where values become JSON, these become null and the text Infinity, as in each answer.": [
-        Rows("BYTES pd_json | column object of JSON", "NaN", "Python | Client", "{d} [{na}]"),
-        Rows("BYTES pd_json | column object of JSON", "infinity", "Python | Client", "{d} ['Infinity']"),
+    "JSON has no NaN and no infinity. Where values become JSON, these become null and the text Infinity, as in each answer.": [
+        Rows("BYTES pd_json; column object of JSON", "NaN", "Python; Client", "{d} [{na}]"),
+        Rows("BYTES pd_json; column object of JSON", "infinity", "Python; Client", "{d} ['Infinity']"),
+    ],
+    "A text is how JSON writes NaN and bytes; Python has objects for them.": [
+        Rows(
+            "FP64; FP32; FP64 [-1, 1]; list[float]; column float64; column float32; column Float64; column Float32"
+            "; field float; field float | None",
+            "the text NaN",
+            "Python; Client",
+            "400",
+        ),
+        Rows("BYTES base64; column object of bytes", "base64", "Python; Client", "400"),
+    ],
+    "In an object of a row the class decides, as msgspec reads it: 2.0 is no int, 0 and 1 are no bool, null and NaN are no float.": [
+        Rows("field int; field int | None", "a whole float", "generate; rows; Client, rows", "400"),
+        Rows("field bool; field bool | None", "edge", "generate; rows; Client, rows", "400"),
+        Rows("field float", "one missing; all missing", "generate; rows; Client, rows", "400"),
+        Rows("field float; field float | None", "NaN; infinity", "generate", "400"),
+        Rows("field float; field float | None", "the text NaN", "generate; rows; Client, rows", "400"),
+    ],
+    "An instance has values of Python's own types.": [
+        Rows("field bytes", "right; edge; a text of digits; a date as text; base64; the text NaN", "rows; Client, rows", "400"),
+        Rows("field datetime; field datetime | None", "a date as text", "rows; Client, rows", "400"),
+    ],
+    "An empty list of instances names no class, so no fields are sent.": [
+        Rows(FIELDS, "empty", "rows; Client, rows", "400"),
+    ],
+    "In a CSV file an empty cell is missing where a column or a field may miss values, else an empty text, or no bytes.": [
+        Rows("BYTES", "one missing", "score", "object [b'a', b'']"),
+        Rows("BYTES", "all missing", "score", "object [b'', b'']"),
+        Rows("BYTES str; list[str]; field str", "one missing", "score", "list ['a', '']"),
+        Rows("BYTES str; list[str]; field str", "all missing", "score", "list ['', '']"),
+        Rows("BYTES base64; list[bytes]; field bytes", "one missing", "score", "list [b'a', b'']"),
+        Rows("BYTES base64; list[bytes]; field bytes", "all missing", "score", "list [b'', b'']"),
+        Rows("column object of bytes", "one missing", "score", "object [b'a', b'']"),
+        Rows("column object of bytes", "all missing", "score", "object [b'', b'']"),
+        Rows("column object of text; column string; field str | None", "edge", "score", "{d} [{na}, 'NaN', 'null', 'None']"),
+    ],
+    "Where nothing is declared, `score` reads the cells of a CSV file as pandas does.": [
+        Rows("nothing declared; column, nothing declared", "all missing", "score", "float64 [nan, nan]"),
+    ],
+    "A row has no shape: a list is none of its values.": [
+        Rows(FIELDS, "nested [N, 1]", "generate; rows; Client, rows", "400"),
     ],
 }
 """The reason, and the cells."""
@@ -55,116 +98,159 @@ BY_DESIGN: Final[Mapping[str, Sequence[Rows]]] = {
 DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
     "2.0 is no whole number, and 0 and 1 are no booleans.": [
         Rows(
-            "INT64 | INT8 | UINT8 | UINT64 | list[int] | column int64 | column int8 | column uint8 | column Int64 | column Int8",
+            "INT64; INT8; UINT8; UINT64; list[int]; column int64; column int8; column uint8"
+            "; column uint64; column Int64; column Int8; field int; field int | None",
             "a whole float",
-            "Python | Client",
+            "Python; Client; score",
             "400",
         ),
-        Rows("BOOL | list[bool] | column bool | column boolean", "edge", "Python | Client", "400"),
+        Rows("BOOL; list[bool]; column bool; column boolean; field bool; field bool | None", "edge", "Python; Client", "400"),
+        Rows("column category of numbers", "a whole float", "Python; Client", "400"),
     ],
-    "A flat list does not get the declared shape.": [
+    "A date that is no list is refused.": [
+        Rows(
+            "BYTES datetime; list[datetime]; column datetime64[us]"
+            "; column datetime64[us, Europe/Berlin]; field datetime; field datetime | None",
+            "no list",
+            "Client",
+            "400",
+        ),
+    ],
+    "A flat list is not given the declared shape.": [
         Rows(
             "FP64 [-1, 1]",
-            "right | edge | one missing | all missing | a whole number | a whole float | a fraction | empty | NaN | infinity",
-            "Python | Client",
+            "right; edge; empty; no list; one missing; all missing; a whole number; a whole float; a fraction; NaN; infinity",
+            "Python; Client",
             "400",
         ),
     ],
-    "A list of dates says that it is one, whatever is declared.": [
-        Rows("BYTES", "a date", "Python | Client", "list [2026-01-31 00:00:00]"),
-        Rows("BYTES", "a date with a zone", "Python | Client", "list [2026-01-31 00:00:00+00:00]"),
-        Rows("BYTES str | BYTES base64", "a date", "Client", "{d} [2026-01-31 00:00:00]"),
-        Rows("BYTES str | BYTES base64", "a date with a zone", "Client", "{d} [2026-01-31 00:00:00+00:00]"),
+    "A list for `list[int]` is INT64, though it takes UINT64.": [
+        Rows("list[int]", "edge", "generate; Python; score", "400"),
     ],
-    "Beside a number that is missing `generate` wants a declaration.": [
+    "A list of dates is sent as one, whatever is declared, and the model gets dates.": [
+        Rows("BYTES", "a date", "Python; Client", "list [2026-01-31 00:00:00]"),
+        Rows("BYTES", "a date with a zone", "Python; Client", "list [2026-01-31 00:00:00+00:00]"),
+        Rows("BYTES str; BYTES base64", "a date", "Client", "{d} [2026-01-31 00:00:00]"),
+        Rows("BYTES str; BYTES base64", "a date with a zone", "Client", "{d} [2026-01-31 00:00:00+00:00]"),
+    ],
+    "A number that is missing wants a declaration.": [
         Rows("nothing declared", "one missing", "generate", "400"),
     ],
-    "Client makes FP64, INT64 or UINT64 of a list of numbers, and FP64 of an empty list, whatever is declared.": [
-        Rows("FP64 | column float64 | column Float64", "edge | a whole number", "Client", "400"),
-        Rows("FP32", "right | edge | one missing | a whole number | a whole float | a fraction | empty | NaN | infinity", "Client", "400"),
+    "A text that is no list is refused where texts are declared.": [
         Rows(
-            "INT64 | BOOL | BYTES | BYTES str | BYTES base64 | BYTES datetime | list[int]"
-            " | list[bool] | list[str] | list[bytes] | list[datetime] | column int64"
-            " | column Int64 | column bool | column boolean | column object of bytes",
+            "BYTES str; BYTES pd_json; list[str]; column object of text; column string"
+            "; column category of text; column object of JSON; field str; field str | None",
+            "no list",
+            "Python",
+            "400",
+        ),
+    ],
+    "An instance of a class refuses a whole number that its float would round.": [
+        Rows("field float; field float | None", "edge", "rows; Client, rows", "400"),
+    ],
+    "[N, 1] is not taken for [N].": [
+        Rows(
+            "BYTES str; BYTES base64; BYTES datetime; list[datetime]; column object of bytes"
+            "; column datetime64[us]; column datetime64[us, Europe/Berlin]",
+            "nested [N, 1]",
+            "generate; Python; Client",
+            "400",
+        ),
+        Rows(
+            "list[float]; list[int]; list[bool]; list[bytes]; column float64; column float32"
+            "; column Float64; column Float32; column int64; column int8; column uint8"
+            "; column uint64; column Int64; column Int8; column bool; column boolean"
+            "; column category of numbers",
+            "nested [N, 1]",
+            "generate",
+            "400",
+        ),
+        Rows("list[str]; column object of text; column string; column category of text", "nested [N, 1]", "generate; Python", "400"),
+        Rows("field str; field str | None", "nested [N, 1]", "Python", "400"),
+        Rows("field datetime; field datetime | None", "nested [N, 1]", "Python; Client", "400"),
+    ],
+    "`Client` makes INT64, UINT64 or FP64 of a list of numbers, and FP64 of an empty one, whatever is declared.": [
+        Rows("FP64; column float64; column Float64; field float; field float | None", "edge; a whole number", "Client", "400"),
+        Rows("FP32", "right; edge; empty; no list; one missing; a whole number; a whole float; a fraction; NaN; infinity", "Client", "400"),
+        Rows(
+            "INT64; BOOL; BYTES; BYTES str; BYTES base64; BYTES datetime; list[int]; list[bool]"
+            "; list[str]; list[bytes]; list[datetime]; column int64; column Int64; column bool"
+            "; column boolean; column object of bytes; column category of numbers; field int"
+            "; field int | None; field bool; field bool | None; field bytes",
             "empty",
             "Client",
             "400",
         ),
-        Rows("INT8 | UINT8", "right | edge | a whole number | empty", "Client", "400"),
-        Rows("UINT64", "right | a whole number | empty", "Client", "400"),
+        Rows("INT8; UINT8", "right; edge; empty; no list; a whole number", "Client", "400"),
+        Rows("UINT64", "right; empty; no list; a whole number", "Client", "400"),
         Rows("list[float]", "edge", "Client", "400"),
         Rows(
-            "column float32",
-            "right | edge | one missing | a whole number | a whole float | a fraction | empty | NaN | infinity | nested",
+            "column float32; column Float32",
+            "right; edge; empty; no list; one missing; a whole number; a whole float; a fraction; NaN; infinity; nested [N, 1]",
             "Client",
             "400",
         ),
-        Rows("column int8 | column uint8 | column Int8", "right | edge | a whole number | empty | nested", "Client", "400"),
+        Rows("column int8; column uint8; column Int8", "right; edge; empty; no list; a whole number; nested [N, 1]", "Client", "400"),
+        Rows("column uint64", "right; empty; no list; a whole number; nested [N, 1]", "Client", "400"),
     ],
-    "Client makes a tensor of the elements' type of a list for JSON, or of none.": [
+    "`Client` makes texts, numbers or dates of a list for JSON, and takes no other.": [
         Rows(
             "BYTES pd_json",
-            "right | one missing | all missing | a whole number | a whole float | a fraction"
-            " | true | empty | NaN | infinity | a number and a text | an object | nested",
+            "empty; no list; all missing; a whole number; a whole float; a fraction; true; a number and a text; an object; NaN; infinity",
             "Client",
             "400",
         ),
         Rows("BYTES pd_json", "a date", "Client", "{d} [2026-01-31 00:00:00]"),
         Rows("BYTES pd_json", "a date with a zone", "Client", "{d} [2026-01-31 00:00:00+00:00]"),
-        Rows("column object of JSON", "right | one missing | all missing | a number and a text | an object | nested", "Client", "400"),
+        Rows("column object of JSON", "no list; all missing; a number and a text; an object", "Client", "400"),
     ],
-    "Client sends NaN alone as FP64, in which a column of texts or dates takes it for a missing value.": [
+    "`Client` sends a list of NaN as FP64, which a column or a field of texts or dates takes for missing values.": [
         Rows(
-            "column object of text | column string | column datetime64[us]"
-            " | column datetime64[us, Europe/Berlin] | column category of text",
+            "column object of text; column string; column datetime64[us]"
+            "; column datetime64[us, Europe/Berlin]; column category of text; field str | None"
+            "; field datetime | None",
             "NaN",
             "Client",
             "{d} [{na}]",
         ),
     ],
-    "Client takes None beside numbers alone.": [
-        Rows("FP64 | FP32 | list[float] | column float64 | column float32 | column Float64", "all missing", "Client", "400"),
+    "`Client` takes None beside numbers alone.": [
         Rows(
-            "column Int64 | column Int8 | column boolean | column object of text | column string"
-            " | column datetime64[us] | column datetime64[us, Europe/Berlin]"
-            " | column category of text",
-            "one missing | all missing",
+            "FP64; FP32; list[float]; column float64; column float32; column Float64; column Float32; field float; field float | None",
+            "all missing",
             "Client",
             "400",
         ),
-        Rows("column, nothing declared", "all missing | texts, one missing | booleans, one missing", "Client", "400"),
-    ],
-    "Lists for `list[int]` are INT64 here, though it takes UINT64.": [
-        Rows("list[int]", "edge", "generate | Python", "400"),
-    ],
-    "[N, 1] is not taken for [N].": [
         Rows(
-            "BYTES str | BYTES base64 | BYTES datetime | list[datetime] | column object of bytes"
-            " | column datetime64[us] | column datetime64[us, Europe/Berlin]",
-            "nested",
-            "generate | Python | Client",
+            "column Int64; column Int8; column boolean; column object of text; column string"
+            "; column datetime64[us]; column datetime64[us, Europe/Berlin]"
+            "; column category of text; column category of numbers; field int | None"
+            "; field bool | None; field str | None; field datetime | None",
+            "one missing; all missing",
+            "Client",
             "400",
         ),
-        Rows(
-            "list[float] | list[int] | list[bool] | list[bytes] | column float64"
-            " | column float32 | column Float64 | column int64 | column int8 | column uint8"
-            " | column Int64 | column Int8 | column bool | column boolean",
-            "nested",
-            "generate",
-            "400",
-        ),
-        Rows("list[str] | column object of text | column string | column category of text", "nested", "generate | Python", "400"),
+        Rows("column, nothing declared", "all missing; texts, one missing; booleans, one missing", "Client", "400"),
     ],
-    "`generate` reads a text for JSON as JSON, and takes no objects and lists for an input that is no column.": [
+    "`generate` reads a text for JSON as JSON, and takes nothing else where the input is no column.": [
         Rows(
             "BYTES pd_json",
-            "right | edge | one missing | all missing | a whole number | a whole float"
-            " | a fraction | true | a number and a text | an object | nested",
+            "right; edge; no list; one missing; all missing; a whole number; a whole float"
+            "; a fraction; true; a number and a text; a date as text; base64; an object"
+            "; the text NaN; nested [N, 1]; nested [N, 2]; ragged",
             "generate",
             "400",
         ),
-        Rows("BYTES pd_json | column object of JSON", "a text of digits", "generate", "{d} [12]"),
-        Rows("column object of JSON", "right | edge | a number and a text", "generate", "400"),
+        Rows("BYTES pd_json; column object of JSON", "a text of digits", "generate", "{d} [12]"),
+        Rows(
+            "column object of JSON",
+            "right; edge; no list; one missing; a number and a text; a date as text; base64; the text NaN",
+            "generate",
+            "400",
+        ),
+    ],
+    "`score` sends a column without any value in the shape [N].": [
+        Rows("FP64 [-1, 1]", "all missing", "score", "400"),
     ],
 }
 """What happens today, and where. The outcome that is decided is that of the table."""
@@ -186,3 +272,8 @@ def decide(kind: Kind, values: str, way: str) -> str:
 def find_today(kind: Kind, values: str, way: str) -> str | None:
     """What happens today, if that is not what is right."""
     return _TODAY.get(Cell(kind.name, values, way))
+
+
+def find_ways(kind: Kind, values: str) -> set[str]:
+    """The ways for which anything is listed."""
+    return {way for name, listed, way in [*_BY_DESIGN, *_TODAY] if (name, listed) == (kind.name, values)}

@@ -6,7 +6,7 @@ Each model of `make_server` keeps what it is given, so that one can see what a l
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from datetime import date, datetime
 from typing import Any, Final
 
@@ -24,8 +24,9 @@ class Kind:
     Args:
         name: How a reader calls it.
         family: The row of `cells.py` with its values.
-        specs: What is declared; empty if nothing is.
+        specs: What `inputs=` declares; empty if an annotation does, or nothing.
         annotation: That of the argument, if it has one.
+        row: The class whose field it is.
         writes: What the model's values look like in the table: the dtype, or `list`.
         missing: What stands for a missing value there; None if there is no such value.
         content_type: That of the tensor, as clients without our libraries write it.
@@ -36,6 +37,7 @@ class Kind:
     family: str
     specs: Sequence[TensorSpec] = ()
     annotation: Any = None
+    row: Any = None
     writes: str = ""
     missing: str | None = None
     gap: str = "null"
@@ -45,23 +47,13 @@ class Kind:
         return self.name.startswith("column")
 
     @property
-    def spec(self) -> TensorSpec | None:
-        return self.specs[0] if self.specs else None
-
-    @property
-    def annotation_of(self) -> Any:
-        """The class of the elements of an argument that is a list."""
-        return None if self.is_column or self.annotation is None else self.annotation.__args__[0]
+    def is_declared(self) -> bool:
+        return self.writes != ""
 
     @property
     def is_flattened(self) -> bool:
         """Whether `[N, 1]` is taken for `[N]`, as lists and columns are."""
         return self.is_column or self.writes == "list"
-
-    @property
-    def model(self) -> str:
-        """The name of its model."""
-        return self.name
 
 
 def _tensor(datatype: Any, family: str, writes: str, content_type: str | None = None, **more: Any) -> Kind:
@@ -73,6 +65,28 @@ def _argument(annotation: Any, family: str, **more: Any) -> Kind:
     return Kind(f"list[{annotation.__name__}]", family, annotation=list[annotation], writes="list", **more)
 
 
+def _field(annotation: Any, family: str, **more: Any) -> Kind:
+    row = make_dataclass("Row", [("x", annotation)])
+    name = getattr(annotation, "__name__", str(annotation)).removeprefix("datetime.")
+    return Kind(f"field {name}", family, annotation=list[row], row=row, writes="list", **more)  # type: ignore[valid-type]  # made above
+
+
+def _fields() -> list[Kind]:
+    return [
+        _field(float, "number", missing="nan"),
+        _field(float | None, "number", missing="None"),
+        _field(int, "integer"),
+        _field(int | None, "integer", missing="None", gap="pd_json"),
+        _field(bool, "boolean"),
+        _field(bool | None, "boolean", missing="None", gap="pd_json"),
+        _field(str, "text"),
+        _field(str | None, "text", missing="None", gap="pd_json"),
+        _field(bytes, "raw text"),
+        _field(datetime, "date of any zone"),
+        _field(datetime | None, "date of any zone", missing="None", gap="NaT"),
+    ]
+
+
 def _column(dtype: str, family: str, values: Any, **more: Any) -> Kind:
     frame = pd.DataFrame({"x": values})
     return Kind(f"column {dtype}", family, specs_of(frame), pd.DataFrame, **{"writes": dtype, **more})
@@ -80,16 +94,19 @@ def _column(dtype: str, family: str, values: Any, **more: Any) -> Kind:
 
 def _columns() -> list[Kind]:
     texts = np.array(["a", "b"], object)
+    numbers = pd.Series([1, 2], dtype="category")
     bytes_, lists = pd.Series([b"a"], dtype=object), pd.Series([[1], {"a": 2}, "a"], dtype=object)
     days = pd.Series([datetime(2026, 1, 31)], dtype="datetime64[us]")
     nullable = {"missing": "<NA>", "gap": "pd_json"}
     return [
         _column("float64", "number", np.ones(1), missing="nan"),
-        _column("float32", "number", np.ones(1, "f4"), missing="nan"),
+        _column("float32", "small number", np.ones(1, "f4"), missing="nan"),
         _column("Float64", "number", pd.array([1.5], "Float64"), missing="<NA>"),
+        _column("Float32", "small number", pd.array([1.5], "Float32"), missing="<NA>"),
         _column("int64", "integer", np.ones(1, "i8")),
         _column("int8", "small integer", np.ones(1, "i1")),
         _column("uint8", "unsigned integer", np.ones(1, "u1")),
+        _column("uint64", "large integer", np.ones(1, "u8")),
         _column("Int64", "integer", pd.array([1], "Int64"), **nullable),
         _column("Int8", "small integer", pd.array([1], "Int8"), **nullable),
         _column("bool", "boolean", np.ones(1, bool)),
@@ -100,6 +117,7 @@ def _columns() -> list[Kind]:
         _column("datetime64[us]", "date", days, missing="NaT", gap="NaT"),
         _column("datetime64[us, Europe/Berlin]", "date in Berlin", days.dt.tz_localize("Europe/Berlin"), missing="NaT", gap="NaT"),
         _column("category of text", "category", pd.Series(["a", "é"], dtype="category"), writes="category", missing="nan", gap="pd_json"),
+        _column("category of numbers", "category of numbers", numbers, writes="category", missing="nan", gap="pd_json"),
         _column("object of JSON", "JSON", lists, writes="object", missing="None", gap="pd_json"),
         Kind("column, nothing declared", "column of any", annotation=pd.DataFrame, missing="None", gap="pd_json"),
     ]
@@ -108,7 +126,7 @@ def _columns() -> list[Kind]:
 def list_kinds() -> list[Kind]:
     return [
         _tensor("FP64", "number", "float64", missing="nan"),
-        _tensor("FP32", "number", "float32", missing="nan"),
+        _tensor("FP32", "small number", "float32", missing="nan"),
         Kind("FP64 [-1, 1]", "matrix", [TensorSpec("x", "FP64", [-1, 1])], writes="float64", missing="nan"),
         _tensor("INT64", "integer", "int64"),
         _tensor("INT8", "small integer", "int8"),
@@ -128,6 +146,7 @@ def list_kinds() -> list[Kind]:
         _argument(datetime, "date of any zone"),
         Kind("nothing declared", "any"),
         *_columns(),
+        *_fields(),
     ]
 
 
@@ -138,20 +157,24 @@ def make_server(received: list[Any]) -> InferenceServer:
     """A server with a model for each kind, which appends what it is given."""
     server = InferenceServer()
     for kind in KINDS.values():
-        server.register(kind.model, _make_model(kind, received), inputs=list(kind.specs), run="inline")
+        server.register(kind.name, _make_model(kind, received), inputs=list(kind.specs), run="inline")
     return server
 
 
 def _make_model(kind: Kind, received: list[Any]) -> Callable[[Any], Any]:
     def keep_column(df: Any) -> Any:
         received.append(df["x"])
-        return np.zeros(1)
+        return np.zeros(len(received[-1]))
 
     def keep(x: Any) -> Any:
         received.append(x)
-        return np.zeros(1)
+        return np.zeros(len(received[-1]))
 
-    model, name = (keep_column, "df") if kind.is_column else (keep, "x")
+    def keep_rows(rows: Any) -> Any:
+        received.append([row.x for row in rows])
+        return np.zeros(len(received[-1]))
+
+    model, name = (keep_column, "df") if kind.is_column else (keep, "x") if kind.row is None else (keep_rows, "rows")
     model.__annotations__ = {} if kind.annotation is None else {name: kind.annotation}
     return model
 
@@ -160,7 +183,7 @@ def describe(value: Any, kind: Kind) -> str:
     """A received value, as the table has it."""
     if isinstance(value, list):
         return f"list {_show(value)}"
-    dtype = str(value.dtype) if kind.spec is not None else str(value.dtype).partition("[")[0]  # pandas 2 and 3 guess other units
+    dtype = str(value.dtype) if kind.is_declared else str(value.dtype).partition("[")[0]  # pandas 2 and 3 guess other units
     return f"{dtype} {_show(value.tolist())}"
 
 
@@ -168,4 +191,3 @@ def _show(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_show, value))}]"
     return str(value) if isinstance(value, date) else repr(value)
-
