@@ -96,80 +96,7 @@ BY_DESIGN: Final[Mapping[str, Sequence[Rows]]] = {
 """The reason, and the cells."""
 
 DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
-    "2.0 is no whole number, and 0 and 1 are no booleans.": [
-        Rows(
-            "INT64; INT8; UINT8; UINT64; list[int]; column int64; column int8; column uint8"
-            "; column uint64; column Int64; column Int8; field int; field int | None",
-            "a whole float",
-            "Python; Client; score",
-            "400",
-        ),
-        Rows("BOOL; list[bool]; column bool; column boolean; field bool; field bool | None", "edge", "Python; Client", "400"),
-        Rows("column category of numbers", "a whole float", "Python; Client", "400"),
-    ],
-    "A date that is no list is refused.": [
-        Rows(
-            "BYTES datetime; list[datetime]; column datetime64[us]"
-            "; column datetime64[us, Europe/Berlin]; field datetime; field datetime | None",
-            "no list",
-            "Client",
-            "400",
-        ),
-    ],
-    "A flat list is not given the declared shape.": [
-        Rows(
-            "FP64 [-1, 1]",
-            "right; edge; empty; no list; one missing; all missing; a whole number; a whole float; a fraction; NaN; infinity",
-            "Python; Client",
-            "400",
-        ),
-    ],
-    "A list for `list[int]` is INT64, though it takes UINT64.": [
-        Rows("list[int]", "edge", "generate; Python; score", "400"),
-    ],
-    "A list of dates is sent as one, whatever is declared, and the model gets dates.": [
-        Rows("BYTES", "a date", "Python; Client", "list [2026-01-31 00:00:00]"),
-        Rows("BYTES", "a date with a zone", "Python; Client", "list [2026-01-31 00:00:00+00:00]"),
-        Rows("BYTES str; BYTES base64", "a date", "Client", "{d} [2026-01-31 00:00:00]"),
-        Rows("BYTES str; BYTES base64", "a date with a zone", "Client", "{d} [2026-01-31 00:00:00+00:00]"),
-    ],
-    "A number that is missing wants a declaration.": [
-        Rows("nothing declared", "one missing", "generate", "400"),
-    ],
-    "A text that is no list is refused where texts are declared.": [
-        Rows(
-            "BYTES str; BYTES pd_json; list[str]; column object of text; column string"
-            "; column category of text; column object of JSON; field str; field str | None",
-            "no list",
-            "Python",
-            "400",
-        ),
-    ],
-    "An instance of a class refuses a whole number that its float would round.": [
-        Rows("field float; field float | None", "edge", "rows; Client, rows", "400"),
-    ],
-    "[N, 1] is not taken for [N].": [
-        Rows(
-            "BYTES str; BYTES base64; BYTES datetime; list[datetime]; column object of bytes"
-            "; column datetime64[us]; column datetime64[us, Europe/Berlin]",
-            "nested [N, 1]",
-            "generate; Python; Client",
-            "400",
-        ),
-        Rows(
-            "list[float]; list[int]; list[bool]; list[bytes]; column float64; column float32"
-            "; column Float64; column Float32; column int64; column int8; column uint8"
-            "; column uint64; column Int64; column Int8; column bool; column boolean"
-            "; column category of numbers",
-            "nested [N, 1]",
-            "generate",
-            "400",
-        ),
-        Rows("list[str]; column object of text; column string; column category of text", "nested [N, 1]", "generate; Python", "400"),
-        Rows("field str; field str | None", "nested [N, 1]", "Python", "400"),
-        Rows("field datetime; field datetime | None", "nested [N, 1]", "Python; Client", "400"),
-    ],
-    "`Client` makes INT64, UINT64 or FP64 of a list of numbers, and FP64 of an empty one, whatever is declared.": [
+    "`Client` makes INT64, UINT64 or FP64 of lists, FP64 of an empty one, whatever is declared: write an array, `np.float32([1.5])`.": [
         Rows("FP64; column float64; column Float64; field float; field float | None", "edge; a whole number", "Client", "400"),
         Rows("FP32", "right; edge; empty; no list; one missing; a whole number; a whole float; a fraction; NaN; infinity", "Client", "400"),
         Rows(
@@ -193,28 +120,39 @@ DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
         Rows("column int8; column uint8; column Int8", "right; edge; empty; no list; a whole number; nested [N, 1]", "Client", "400"),
         Rows("column uint64", "right; empty; no list; a whole number; nested [N, 1]", "Client", "400"),
     ],
-    "`Client` makes texts, numbers or dates of a list for JSON, and takes no other.": [
+    "2.0 is taken for no whole number, and 0 and 1 for no booleans.": [
         Rows(
-            "BYTES pd_json",
-            "empty; no list; all missing; a whole number; a whole float; a fraction; true; a number and a text; an object; NaN; infinity",
-            "Client",
+            "INT64; INT8; UINT8; UINT64; list[int]; column int64; column int8; column uint8"
+            "; column uint64; column Int64; column Int8; field int; field int | None",
+            "a whole float",
+            "Python; Client; score",
             "400",
         ),
-        Rows("BYTES pd_json", "a date", "Client", "{d} [2026-01-31 00:00:00]"),
-        Rows("BYTES pd_json", "a date with a zone", "Client", "{d} [2026-01-31 00:00:00+00:00]"),
-        Rows("column object of JSON", "no list; all missing; a number and a text; an object", "Client", "400"),
+        Rows("BOOL; list[bool]; column bool; column boolean; field bool; field bool | None", "edge", "Python; Client", "400"),
+        Rows("column category of numbers", "a whole float", "Python; Client", "400"),
     ],
-    "`Client` sends a list of NaN as FP64, which a column or a field of texts or dates takes for missing values.": [
+    "A list nested as [N, 1] is not taken for [N]: write it flat.": [
         Rows(
-            "column object of text; column string; column datetime64[us]"
-            "; column datetime64[us, Europe/Berlin]; column category of text; field str | None"
-            "; field datetime | None",
-            "NaN",
-            "Client",
-            "{d} [{na}]",
+            "BYTES str; BYTES base64; BYTES datetime; list[datetime]; column object of bytes"
+            "; column datetime64[us]; column datetime64[us, Europe/Berlin]",
+            "nested [N, 1]",
+            "generate; Python; Client",
+            "400",
         ),
+        Rows(
+            "list[float]; list[int]; list[bool]; list[bytes]; column float64; column float32"
+            "; column Float64; column Float32; column int64; column int8; column uint8"
+            "; column uint64; column Int64; column Int8; column bool; column boolean"
+            "; column category of numbers",
+            "nested [N, 1]",
+            "generate",
+            "400",
+        ),
+        Rows("list[str]; column object of text; column string; column category of text", "nested [N, 1]", "generate; Python", "400"),
+        Rows("field str; field str | None", "nested [N, 1]", "Python", "400"),
+        Rows("field datetime; field datetime | None", "nested [N, 1]", "Python; Client", "400"),
     ],
-    "`Client` takes None beside numbers alone.": [
+    "`Client` takes None beside numbers alone: write a `pandas.Series`.": [
         Rows(
             "FP64; FP32; list[float]; column float64; column float32; column Float64; column Float32; field float; field float | None",
             "all missing",
@@ -248,6 +186,68 @@ DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
             "generate",
             "400",
         ),
+    ],
+    "A flat list is not given the declared shape: nest it, `[[1.5]]`.": [
+        Rows(
+            "FP64 [-1, 1]",
+            "right; edge; empty; no list; one missing; all missing; a whole number; a whole float; a fraction; NaN; infinity",
+            "Python; Client",
+            "400",
+        ),
+    ],
+    "`Client` makes texts, numbers or dates of a list for JSON, and takes no other.": [
+        Rows(
+            "BYTES pd_json",
+            "empty; no list; all missing; a whole number; a whole float; a fraction; true; a number and a text; an object; NaN; infinity",
+            "Client",
+            "400",
+        ),
+        Rows("BYTES pd_json", "a date", "Client", "{d} [2026-01-31 00:00:00]"),
+        Rows("BYTES pd_json", "a date with a zone", "Client", "{d} [2026-01-31 00:00:00+00:00]"),
+        Rows("column object of JSON", "no list; all missing; a number and a text; an object", "Client", "400"),
+    ],
+    "A text that is no list is refused where texts are declared.": [
+        Rows(
+            "BYTES str; BYTES pd_json; list[str]; column object of text; column string"
+            "; column category of text; column object of JSON; field str; field str | None",
+            "no list",
+            "Python",
+            "400",
+        ),
+    ],
+    "A list of dates is sent as one, whatever is declared, and the model gets dates.": [
+        Rows("BYTES", "a date", "Python; Client", "list [2026-01-31 00:00:00]"),
+        Rows("BYTES", "a date with a zone", "Python; Client", "list [2026-01-31 00:00:00+00:00]"),
+        Rows("BYTES str; BYTES base64", "a date", "Client", "{d} [2026-01-31 00:00:00]"),
+        Rows("BYTES str; BYTES base64", "a date with a zone", "Client", "{d} [2026-01-31 00:00:00+00:00]"),
+    ],
+    "`Client` sends a list of NaN as FP64, which a column or a field of texts or dates takes for missing values.": [
+        Rows(
+            "column object of text; column string; column datetime64[us]"
+            "; column datetime64[us, Europe/Berlin]; column category of text; field str | None"
+            "; field datetime | None",
+            "NaN",
+            "Client",
+            "{d} [{na}]",
+        ),
+    ],
+    "A date that is no list is refused.": [
+        Rows(
+            "BYTES datetime; list[datetime]; column datetime64[us]"
+            "; column datetime64[us, Europe/Berlin]; field datetime; field datetime | None",
+            "no list",
+            "Client",
+            "400",
+        ),
+    ],
+    "An instance of a class refuses a whole number that its float would round.": [
+        Rows("field float; field float | None", "edge", "rows; Client, rows", "400"),
+    ],
+    "A list for `list[int]` is INT64, though it takes UINT64.": [
+        Rows("list[int]", "edge", "generate; Python; score", "400"),
+    ],
+    "Among numbers that nobody declares, null is refused.": [
+        Rows("nothing declared", "one missing", "generate", "400"),
     ],
     "`score` sends a column without any value in the shape [N].": [
         Rows("FP64 [-1, 1]", "all missing", "score", "400"),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
+from tests.table.values.__main__ import FIRST, PAGE, print_for_the_guide
 from tests.table.values.cells import GROUPS, expect, values_of
 from tests.table.values.differences import BY_DESIGN, DIFFERS, Rows, decide, find_today, find_ways
 from tests.table.values.kinds import KINDS
@@ -45,3 +46,7 @@ def test_each_cell_that_differs_is_one_of_the_table_and_stands_once(listed: Mapp
         kind = KINDS[name]
         assert any(values in values_of(kind, group) for group in GROUPS)
         assert outcome != (decide(kind, values, way) if listed is DIFFERS else expect(kind, values))
+
+
+def test_the_page_of_the_guide_is_what_is_printed() -> None:
+    assert FIRST + PAGE.read_text().partition(FIRST)[2] == print_for_the_guide(), "run python -m tests.table.values --write"
