@@ -183,7 +183,11 @@ def describe(value: Any, kind: Kind) -> str:
     """A received value, as the table has it."""
     if isinstance(value, list):
         return f"list {_show(value)}"
-    dtype = str(value.dtype) if kind.is_declared else str(value.dtype).partition("[")[0]  # pandas 2 and 3 guess other units
+    dtype = str(value.dtype)
+    if not kind.is_declared:  # pandas 2 and 3 guess other units of dates, and other dtypes of texts
+        if dtype == "str":
+            value, dtype = value.astype(object).where(value.notna(), None), "object"
+        dtype = dtype.partition("[")[0]
     return f"{dtype} {_show(value.tolist())}"
 
 
