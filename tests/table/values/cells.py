@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, Final
 
 from tests.table.values.kinds import Kind
@@ -23,10 +23,10 @@ GROUPS: Final[Mapping[str, Mapping[str, Any]]] = {
     "its own": {"right": None, "edge": None, "too large": None, "empty": [], "no list": None},
     "missing": {
         "one missing": None,
+        "edge, one missing": None,
         "all missing": [None, None],
         "texts, one missing": ["a", None],
         "booleans, one missing": [True, None],
-        "a large whole number, one missing": [BIG, None],
     },
     "of another type": {
         "a whole number": [7],
@@ -37,11 +37,14 @@ GROUPS: Final[Mapping[str, Mapping[str, Any]]] = {
         "a number and a text": [1, "a"],
         "a large whole number and a fraction": [BIG, 0.5],
         "a date": [datetime(2026, 1, 31)],
+        "a day": [date(2026, 1, 31)],
         "a date with a zone": [datetime(2026, 1, 31, tzinfo=UTC)],
         "a date as text": ["2026-01-31"],
         "bytes": [b"\xff"],
         "base64": ["/w=="],
         "an object": [{"a": 1}],
+        "a huge whole number": [10**400],
+        "half a character": ["\ud800"],
     },
     "no finite number": {"NaN": [math.nan], "infinity": [math.inf], "the text NaN": ["NaN"]},
     "nested": {"nested [N, 1]": None, "nested [N, 2]": None, "ragged": None},
@@ -51,7 +54,6 @@ GROUPS: Final[Mapping[str, Mapping[str, Any]]] = {
 WHERE_NOTHING_IS_DECLARED: Final = {
     "texts, one missing",
     "booleans, one missing",
-    "a large whole number, one missing",
     "a large whole number and a fraction",
 }
 """Those that are asked only there, as the values decide."""
@@ -78,6 +80,7 @@ _NUMBERS: Final = {
     "right": "{d} [1.5, -2.25]",
     "edge": "{d} [-0.0, 9007199254740992.0]",
     "one missing": "{d} [1.5, {na}]",
+    "edge, one missing": "{d} [-0.0, {na}]",
     "all missing": "{d} [{na}, {na}]",
     "a whole number": "{d} [7.0]",
     "a whole float": "{d} [2.0]",
@@ -95,6 +98,7 @@ def _integers(right: str, edge: str, missing: str) -> Mapping[str, str]:
         "right": f"{{d}} [{right}]",
         "edge": f"{{d}} [{edge}]",
         "one missing": f"{{d}} [{missing}, {{na}}]",
+        "edge, one missing": f"{{d}} [{edge.split(', ')[0]}, {{na}}]",
         "all missing": "{d} [{na}, {na}]",
         "a whole number": "{d} [7]",
         "a whole float": "{d} [2]",
@@ -107,6 +111,7 @@ _TEXTS: Final = {
     "right": "{d} ['a', 'é']",
     "edge": "{d} ['', 'NaN', 'null', 'None']",
     "one missing": "{d} ['a', {na}]",
+    "edge, one missing": "{d} ['', {na}]",
     "all missing": "{d} [{na}, {na}]",
     "a text of digits": "{d} ['12']",
     "a date as text": "{d} ['2026-01-31']",
@@ -120,8 +125,10 @@ _DATES: Final = {
     "right": "{d} [2026-01-31 00:00:00, 2026-01-31 12:30:00]",
     "edge": "{d} [0001-01-01 00:00:00, 9999-12-31 23:59:59.999999]",
     "one missing": "{d} [2026-01-31 00:00:00, {na}]",
+    "edge, one missing": "{d} [0001-01-01 00:00:00, {na}]",
     "all missing": "{d} [{na}, {na}]",
     "a date": "{d} [2026-01-31 00:00:00]",
+    "a day": "{d} [2026-01-31 00:00:00]",
     "a date as text": "{d} [2026-01-31 00:00:00]",
     "no list": "{d} [2026-01-31 00:00:00]",
     "empty": "{d} []",
@@ -140,6 +147,7 @@ _ANY: Final = {
     "NaN": "float64 [nan]",
     "infinity": "float64 [inf]",
     "a date": "list [2026-01-31 00:00:00]",
+    "a day": "list [2026-01-31 00:00:00]",
     "a date with a zone": "list [2026-01-31 00:00:00+00:00]",
     "bytes": "object [b'\\xff']",
     "a date as text": "object [b'2026-01-31']",
@@ -160,6 +168,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
             "right": "{d} [[1.5], [-2.25]]",
             "edge": "{d} [[-0.0], [9007199254740992.0]]",
             "one missing": "{d} [[1.5], [{na}]]",
+            "edge, one missing": "{d} [[-0.0], [{na}]]",
             "all missing": "{d} [[{na}], [{na}]]",
             "a whole number": "{d} [[7.0]]",
             "a whole float": "{d} [[2.0]]",
@@ -214,6 +223,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
         {
             "right": "{d} ['a', 'é']",
             "edge": "{d} ['é', 'é']",
+            "edge, one missing": "{d} ['é', {na}]",
             "no list": "{d} ['a']",
             "one missing": "{d} ['a', {na}]",
             "all missing": "{d} [{na}, {na}]",
@@ -227,6 +237,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
         {
             "right": "{d} [1, 2]",
             "edge": "{d} [2, 2]",
+            "edge, one missing": "{d} [2, {na}]",
             "one missing": "{d} [1, {na}]",
             "all missing": "{d} [{na}, {na}]",
             "a whole float": "{d} [2]",
@@ -262,6 +273,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
             "right": "{d} [2026-01-31 01:00:00+01:00, 2026-07-31 02:00:00+02:00]",
             "edge": "{d} [2026-03-29 03:00:00+02:00, 2200-01-01 01:00:00.000001+01:00]",
             "one missing": "{d} [2026-01-31 01:00:00+01:00, {na}]",
+            "edge, one missing": "{d} [2026-03-29 03:00:00+02:00, {na}]",
             "all missing": "{d} [{na}, {na}]",
             "a date with a zone": "{d} [2026-01-31 01:00:00+01:00]",
             "no list": "{d} [2026-01-31 01:00:00+01:00]",
@@ -274,6 +286,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
         {
             "right": "{d} ['a', {'a': 1}, [2]]",
             "edge": "{d} ['', 'NaN', 9007199254740993]",
+            "edge, one missing": "{d} ['', {na}]",
             "one missing": "{d} ['a', {na}]",
             "all missing": "{d} [{na}, {na}]",
             "a text of digits": "{d} ['12']",
@@ -291,6 +304,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
             "nested [N, 1]": "{d} [['a'], [{'a': 1}], [[2]]]",
             "a number and a text": "{d} [1, 'a']",
             "an object": "{d} [{'a': 1}]",
+            "a huge whole number": f"{{d}} [{10**400}]",
         },
     ),
     "any": Family([1.5, -2.25], [BIG, -(2**63)], _ANY, [2**64]),
@@ -306,6 +320,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
             "the text NaN": "object ['NaN']",
             "nested [N, 2]": REFUSED,
             "a date": "datetime64 [2026-01-31 00:00:00]",
+            "a day": "datetime64 [2026-01-31 00:00:00]",
             "a date with a zone": "datetime64 [2026-01-31 00:00:00+00:00]",
             "bytes": REFUSED,
             "nested [N, 1]": "float64 [1.5, -2.25]",
@@ -327,6 +342,7 @@ def values_of(kind: Kind, group: str) -> dict[str, Any]:
         "too large": family.too_large,
         "no list": right[0],
         "one missing": [right[0], None],
+        "edge, one missing": [family.edge[0], None],
         "nested [N, 1]": [[each] for each in right],
         "nested [N, 2]": [[each, each] for each in right],
         "ragged": [[right[0]], [right[0]] * 2],

@@ -61,16 +61,25 @@ BY_DESIGN: Final[Mapping[str, Sequence[Rows]]] = {
         ),
         Rows("BYTES base64; column object of bytes", "base64", "Python; Client", "400"),
     ],
+    "A `datetime.date` is no moment: make it a datetime, or a text.": [
+        Rows(
+            "BYTES datetime; list[datetime]; column datetime64[us]; field datetime; field datetime | None; nothing declared"
+            "; column, nothing declared",
+            "a day",
+            "Python; Client",
+            "400",
+        ),
+    ],
     "In an object of a row the class decides, as msgspec reads it: 2.0 is no int, 0 and 1 are no bool, null and NaN are no float.": [
         Rows("field int; field int | None", "a whole float", "generate; rows; Client, rows", "400"),
         Rows("field bool; field bool | None", "edge", "generate; rows; Client, rows", "400"),
-        Rows("field float", "one missing; all missing", "generate; rows; Client, rows", "400"),
+        Rows("field float", "one missing; edge, one missing; all missing", "generate; rows; Client, rows", "400"),
         Rows("field float; field float | None", "NaN; infinity", "generate", "400"),
         Rows("field float; field float | None", "the text NaN", "generate; rows; Client, rows", "400"),
     ],
     "An instance has values of Python's own types.": [
         Rows("field bytes", "right; edge; a text of digits; a date as text; base64; the text NaN", "rows; Client, rows", "400"),
-        Rows("field datetime; field datetime | None", "a date as text", "rows; Client, rows", "400"),
+        Rows("field datetime; field datetime | None", "a date as text; a day", "rows; Client, rows", "400"),
     ],
     "An empty list of instances names no class, so no fields are sent.": [
         Rows(FIELDS, "empty", "rows; Client, rows", "400"),
@@ -98,7 +107,12 @@ BY_DESIGN: Final[Mapping[str, Sequence[Rows]]] = {
 DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
     "`Client` makes INT64, UINT64 or FP64 of lists, FP64 of an empty one, whatever is declared: write an array, `np.float32([1.5])`.": [
         Rows("FP64; column float64; column Float64; field float; field float | None", "edge; a whole number", "Client", "400"),
-        Rows("FP32", "right; edge; empty; no list; one missing; a whole number; a whole float; a fraction; NaN; infinity", "Client", "400"),
+        Rows(
+            "FP32",
+            "right; edge; empty; no list; one missing; edge, one missing; a whole number; a whole float; a fraction; NaN; infinity",
+            "Client",
+            "400",
+        ),
         Rows(
             "INT64; BOOL; BYTES; BYTES str; BYTES base64; BYTES datetime; list[int]; list[bool]"
             "; list[str]; list[bytes]; list[datetime]; column int64; column Int64; column bool"
@@ -113,7 +127,8 @@ DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
         Rows("list[float]", "edge", "Client", "400"),
         Rows(
             "column float32; column Float32",
-            "right; edge; empty; no list; one missing; a whole number; a whole float; a fraction; NaN; infinity; nested [N, 1]",
+            "right; edge; empty; no list; one missing; edge, one missing; a whole number"
+            "; a whole float; a fraction; NaN; infinity; nested [N, 1]",
             "Client",
             "400",
         ),
@@ -160,29 +175,31 @@ DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
             "400",
         ),
         Rows(
-            "column Int64; column Int8; column boolean; column object of text; column string"
+            "column Int64; column Int8; column object of text; column string"
             "; column datetime64[us]; column datetime64[us, Europe/Berlin]"
             "; column category of text; column category of numbers; field int | None"
-            "; field bool | None; field str | None; field datetime | None",
-            "one missing; all missing",
+            "; field str | None; field datetime | None",
+            "one missing; edge, one missing; all missing",
             "Client",
             "400",
         ),
+        Rows("column boolean; field bool | None", "one missing; all missing", "Client", "400"),
         Rows("column, nothing declared", "all missing; texts, one missing; booleans, one missing", "Client", "400"),
     ],
     "`generate` reads a text for JSON as JSON, and takes nothing else where the input is no column.": [
         Rows(
             "BYTES pd_json",
-            "right; edge; no list; one missing; all missing; a whole number; a whole float"
-            "; a fraction; true; a number and a text; a date as text; base64; an object"
-            "; the text NaN; nested [N, 1]; nested [N, 2]; ragged",
+            "right; edge; no list; one missing; edge, one missing; all missing; a whole number"
+            "; a whole float; a fraction; true; a number and a text; a date as text; base64"
+            "; an object; a huge whole number; the text NaN; nested [N, 1]; nested [N, 2]"
+            "; ragged",
             "generate",
             "400",
         ),
         Rows("BYTES pd_json; column object of JSON", "a text of digits", "generate", "{d} [12]"),
         Rows(
             "column object of JSON",
-            "right; edge; no list; one missing; a number and a text; a date as text; base64; the text NaN",
+            "right; edge; no list; one missing; edge, one missing; a number and a text; a date as text; base64; the text NaN",
             "generate",
             "400",
         ),
@@ -190,7 +207,8 @@ DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
     "A flat list is not given the declared shape: nest it, `[[1.5]]`.": [
         Rows(
             "FP64 [-1, 1]",
-            "right; edge; empty; no list; one missing; all missing; a whole number; a whole float; a fraction; NaN; infinity",
+            "right; edge; empty; no list; one missing; edge, one missing; all missing"
+            "; a whole number; a whole float; a fraction; NaN; infinity",
             "Python; Client",
             "400",
         ),
@@ -198,13 +216,14 @@ DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
     "`Client` makes texts, numbers or dates of a list for JSON, and takes no other.": [
         Rows(
             "BYTES pd_json",
-            "empty; no list; all missing; a whole number; a whole float; a fraction; true; a number and a text; an object; NaN; infinity",
+            "empty; no list; all missing; a whole number; a whole float; a fraction; true"
+            "; a number and a text; an object; a huge whole number; NaN; infinity",
             "Client",
             "400",
         ),
         Rows("BYTES pd_json", "a date", "Client", "{d} [2026-01-31 00:00:00]"),
         Rows("BYTES pd_json", "a date with a zone", "Client", "{d} [2026-01-31 00:00:00+00:00]"),
-        Rows("column object of JSON", "no list; all missing; a number and a text; an object", "Client", "400"),
+        Rows("column object of JSON", "no list; all missing; a number and a text; an object; a huge whole number", "Client", "400"),
     ],
     "A text that is no list is refused where texts are declared.": [
         Rows(

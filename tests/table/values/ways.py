@@ -10,7 +10,7 @@ import math
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, redirect_stderr
-from datetime import datetime
+from datetime import date, datetime
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,6 +44,8 @@ Outcome: TypeAlias = str | None
 _DTYPES: Final = {"FP64": "f8", "FP32": "f4", "INT64": "i8", "INT8": "i1", "UINT8": "u1", "UINT64": "u8", "BOOL": "?", "BYTES": "O"}
 _TYPES: Final[Mapping[str, set[type]]] = {"f": {float, int, NoneType}, "i": {int}, "u": {int}, "?": {bool}, "O": {str}}
 """What may be written as elements of these dtypes, and of the fields of a message."""
+_DATES: Final = {datetime, date}
+
 _CONTENTS: Final = {
     "FP64": "fp64_contents",
     "FP32": "fp32_contents",
@@ -141,10 +143,12 @@ class Ways:
         data, types = _flatten(tensor["data"]), _types(tensor["data"])
         if not types <= _TYPES[_DTYPES[tensor["datatype"]][0]]:
             return NONE_SUCH
+        if _is_cut(data):
+            return NONE_SUCH
         data = [each.encode() if isinstance(each, str) else math.nan if each is None else each for each in data]
         parameters = {name: {"string_param": value} for name, value in tensor.get("parameters", {}).items()}
         described = {"name": "x", "datatype": tensor["datatype"], "shape": tensor["shape"], "parameters": parameters}
-        if tensor["datatype"] == "FP32" and not math.isinf(max(data, default=0)) and max(data, default=0) > 3.5e38:
+        if tensor["datatype"] == "FP32" and any(type(each) is float and 3.5e38 < each < math.inf for each in data):
             return NONE_SUCH  # protobuf makes infinity of it
         try:
             message = wire_request(kind.name, [{**described, "contents": {_CONTENTS[tensor["datatype"]]: data}}])
@@ -155,7 +159,7 @@ class Ways:
 
     def generate(self, kind: Kind, values: Any) -> Outcome:
         """The plain object of `generate`."""
-        if not _is_json(kind, values) or (datetime in _types(values) and "date" not in kind.family):
+        if not _is_json(kind, values) or (_DATES & _types(values) and "date" not in kind.family):
             return NONE_SUCH
         written = _to_json(values)
         if kind.row is None:
@@ -254,7 +258,7 @@ def _is_json(kind: Kind, values: Any) -> bool:
     types = _types(values)
     if not kind.is_declared:
         return bytes not in types
-    return (bytes not in types or kind.family == "bytes") and (datetime not in types or "date" in kind.family)
+    return (bytes not in types or kind.family == "bytes") and (not _DATES & types or "date" in kind.family)
 
 
 def _choose_datatype(kind: Kind, values: list[Any]) -> tuple[str | None, str | None]:
@@ -264,7 +268,7 @@ def _choose_datatype(kind: Kind, values: list[Any]) -> tuple[str | None, str | N
         return ("INT64" if largest <= 2**63 else "UINT64" if largest < 2**64 else None), None
     if not values or (types and types <= {int, float}):
         return (None if largest > 2**53 else "FP64"), None  # which would round it
-    if types == {datetime}:
+    if types and types <= _DATES:
         return "BYTES", "datetime"
     return {frozenset({bool}): "BOOL", frozenset({str}): "BYTES"}.get(frozenset(types), "BYTES" if not types else None), None
 
@@ -276,7 +280,7 @@ _OF_FAMILIES: Final[Mapping[str, set[type]]] = {
     "any": {float, int, bool},
     "text": {str},
     "category": {str},
-    "date": {datetime, str},
+    "date": {datetime, date, str},
     "bytes": {bytes},
 }
 """What a cell of CSV may be, by the words of a family: a file has no types, so that what is no value of the kind is nothing else there."""
@@ -292,6 +296,11 @@ def _to_csv(kind: Kind, values: Any) -> list[str] | None:
 
 def _types(values: Any) -> set[type]:
     return set(map(type, _flatten(values)))
+
+
+def _is_cut(leaves: list[Any]) -> bool:
+    """Whether a text has half a character, which only JSON can write."""
+    return any("\ud800" in each for each in leaves if isinstance(each, str))
 
 
 def _largest(values: Any) -> int:
@@ -312,7 +321,7 @@ def _make_array(tensor: dict[str, Any]) -> Any:
     types, kind = set(map(type, leaves)), _DTYPES[datatype][0]
     if kind == "f":
         leaves = [math.nan if each is None else each for each in leaves]
-    if not types <= _TYPES[kind] or len(leaves) != math.prod(tensor["shape"]):
+    if not types <= _TYPES[kind] or _is_cut(leaves) or len(leaves) != math.prod(tensor["shape"]):
         return None
     if kind == "O":
         leaves = [each.encode() for each in leaves]
@@ -336,4 +345,4 @@ def _to_json(value: Any) -> Any:
         return [_to_json(each) for each in value]
     if isinstance(value, bytes):
         return b64encode(value).decode()
-    return value.isoformat() if isinstance(value, datetime) else value
+    return value.isoformat() if isinstance(value, date) else value
