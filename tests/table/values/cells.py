@@ -25,8 +25,12 @@ GROUPS: Final[Mapping[str, Mapping[str, Any]]] = {
         "one missing": None,
         "edge, one missing": None,
         "all missing": [None, None],
-        "texts, one missing": ["a", None],
-        "booleans, one missing": [True, None],
+        "a whole number, one missing": [7, None],
+        "a whole float, one missing": [2.0, None],
+        "a fraction, one missing": [0.5, None],
+        "true, one missing": [True, None],
+        "a text of digits, one missing": ["12", None],
+        "a date, one missing": [datetime(2026, 1, 31), None],
     },
     "of another type": {
         "a whole number": [7],
@@ -51,11 +55,7 @@ GROUPS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 """The names of the values, and the values where all kinds are asked with the same ones."""
 
-WHERE_NOTHING_IS_DECLARED: Final = {
-    "texts, one missing",
-    "booleans, one missing",
-    "a large whole number and a fraction",
-}
+WHERE_NOTHING_IS_DECLARED: Final = {"a large whole number and a fraction"}
 """Those that are asked only there, as the values decide."""
 
 
@@ -138,6 +138,13 @@ _ANY: Final = {
     "right": "float64 [1.5, -2.25]",
     "edge": "int64 [9007199254740993, -9223372036854775808]",
     "one missing": "float64 [1.5, nan]",
+    "a whole number, one missing": "float64 [7.0, nan]",
+    "a whole float, one missing": "float64 [2.0, nan]",
+    "a fraction, one missing": "float64 [0.5, nan]",
+    "edge, one missing": REFUSED,
+    "true, one missing": REFUSED,
+    "a text of digits, one missing": REFUSED,
+    "a date, one missing": REFUSED,
     "a text of digits": "object [b'12']",
     "a whole number": "int64 [7]",
     "a whole float": "float64 [2.0]",
@@ -194,6 +201,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
             "right": "{d} [True, False]",
             "edge": "{d} [False, True]",
             "one missing": "{d} [True, {na}]",
+            "edge, one missing": "{d} [False, {na}]",
             "all missing": "{d} [{na}, {na}]",
             "true": "{d} [True]",
             "no list": "{d} [True]",
@@ -324,8 +332,9 @@ FAMILIES: Final[Mapping[str, Family]] = {
             "a date with a zone": "datetime64 [2026-01-31 00:00:00+00:00]",
             "bytes": REFUSED,
             "nested [N, 1]": "float64 [1.5, -2.25]",
-            "texts, one missing": "object ['a', None]",
-            "booleans, one missing": "object [True, None]",
+            "true, one missing": "object [True, None]",
+            "a text of digits, one missing": "object ['12', None]",
+            "a date, one missing": "datetime64 [2026-01-31 00:00:00, NaT]",
         },
         [2**64],
     ),
@@ -360,6 +369,10 @@ def expect(kind: Kind, name: str) -> str:
     outcome = outcomes.get(name, REFUSED)
     if name == "nested [N, 1]" and name not in outcomes and kind.is_flattened:
         outcome = outcomes["right"]
+    first, _, more = name.partition(", ")
+    if more == "one missing" and first in outcomes and name not in outcomes:
+        end = "]]" if outcomes[first].endswith("]]") else "]"
+        outcome = outcomes[first].removesuffix(end) + f"{end[1:]}, {end[1:].replace(']', '[')}{{na}}{end}"
     return fill(outcome, kind)
 
 

@@ -73,7 +73,14 @@ BY_DESIGN: Final[Mapping[str, Sequence[Rows]]] = {
     "In an object of a row the class decides, as msgspec reads it: 2.0 is no int, 0 and 1 are no bool, null and NaN are no float.": [
         Rows("field int; field int | None", "a whole float", "generate; rows; Client, rows", "400"),
         Rows("field bool; field bool | None", "edge", "generate; rows; Client, rows", "400"),
-        Rows("field float", "one missing; edge, one missing; all missing", "generate; rows; Client, rows", "400"),
+        Rows(
+            "field float",
+            "one missing; edge, one missing; all missing; a whole number, one missing; a whole float, one missing; a fraction, one missing",
+            "generate; rows; Client, rows",
+            "400",
+        ),
+        Rows("field int | None", "a whole float, one missing", "generate; rows; Client, rows", "400"),
+        Rows("field bool | None", "edge, one missing", "generate; rows; Client, rows", "400"),
         Rows("field float; field float | None", "NaN; infinity", "generate", "400"),
         Rows("field float; field float | None", "the text NaN", "generate; rows; Client, rows", "400"),
     ],
@@ -109,7 +116,9 @@ DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
         Rows("FP64; column float64; column Float64; field float; field float | None", "edge; a whole number", "Client", "400"),
         Rows(
             "FP32",
-            "right; edge; empty; no list; one missing; edge, one missing; a whole number; a whole float; a fraction; NaN; infinity",
+            "right; edge; empty; no list; one missing; edge, one missing"
+            "; a whole number, one missing; a whole float, one missing; a fraction, one missing"
+            "; a whole number; a whole float; a fraction; NaN; infinity",
             "Client",
             "400",
         ),
@@ -127,13 +136,53 @@ DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
         Rows("list[float]", "edge", "Client", "400"),
         Rows(
             "column float32; column Float32",
-            "right; edge; empty; no list; one missing; edge, one missing; a whole number"
-            "; a whole float; a fraction; NaN; infinity; nested [N, 1]",
+            "right; edge; empty; no list; one missing; edge, one missing"
+            "; a whole number, one missing; a whole float, one missing; a fraction, one missing"
+            "; a whole number; a whole float; a fraction; NaN; infinity; nested [N, 1]",
             "Client",
             "400",
         ),
         Rows("column int8; column uint8; column Int8", "right; edge; empty; no list; a whole number; nested [N, 1]", "Client", "400"),
         Rows("column uint64", "right; empty; no list; a whole number; nested [N, 1]", "Client", "400"),
+    ],
+    "`Client` takes None beside numbers alone: write a `pandas.Series`.": [
+        Rows(
+            "FP64; FP32; list[float]; column float64; column float32; column Float64; column Float32; field float; field float | None",
+            "all missing",
+            "Client",
+            "400",
+        ),
+        Rows(
+            "column Int64; column Int8; field int | None",
+            "one missing; edge, one missing; all missing; a whole number, one missing",
+            "Client",
+            "400",
+        ),
+        Rows("column boolean; field bool | None", "one missing; all missing; true, one missing", "Client", "400"),
+        Rows(
+            "column object of text; column string; field str | None",
+            "one missing; edge, one missing; all missing; a text of digits, one missing",
+            "Client",
+            "400",
+        ),
+        Rows(
+            "column datetime64[us]; field datetime | None",
+            "one missing; edge, one missing; all missing; a date, one missing",
+            "Client",
+            "400",
+        ),
+        Rows(
+            "column datetime64[us, Europe/Berlin]; column category of text; column category of numbers",
+            "one missing; edge, one missing; all missing",
+            "Client",
+            "400",
+        ),
+        Rows(
+            "column, nothing declared",
+            "all missing; true, one missing; a text of digits, one missing; a date, one missing",
+            "Client",
+            "400",
+        ),
     ],
     "2.0 is taken for no whole number, and 0 and 1 for no booleans.": [
         Rows(
@@ -167,32 +216,14 @@ DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
         Rows("field str; field str | None", "nested [N, 1]", "Python", "400"),
         Rows("field datetime; field datetime | None", "nested [N, 1]", "Python; Client", "400"),
     ],
-    "`Client` takes None beside numbers alone: write a `pandas.Series`.": [
-        Rows(
-            "FP64; FP32; list[float]; column float64; column float32; column Float64; column Float32; field float; field float | None",
-            "all missing",
-            "Client",
-            "400",
-        ),
-        Rows(
-            "column Int64; column Int8; column object of text; column string"
-            "; column datetime64[us]; column datetime64[us, Europe/Berlin]"
-            "; column category of text; column category of numbers; field int | None"
-            "; field str | None; field datetime | None",
-            "one missing; edge, one missing; all missing",
-            "Client",
-            "400",
-        ),
-        Rows("column boolean; field bool | None", "one missing; all missing", "Client", "400"),
-        Rows("column, nothing declared", "all missing; texts, one missing; booleans, one missing", "Client", "400"),
-    ],
     "`generate` reads a text for JSON as JSON, and takes nothing else where the input is no column.": [
         Rows(
             "BYTES pd_json",
-            "right; edge; no list; one missing; edge, one missing; all missing; a whole number"
-            "; a whole float; a fraction; true; a number and a text; a date as text; base64"
-            "; an object; a huge whole number; the text NaN; nested [N, 1]; nested [N, 2]"
-            "; ragged",
+            "right; edge; no list; one missing; edge, one missing; all missing"
+            "; a whole number, one missing; a whole float, one missing; a fraction, one missing"
+            "; true, one missing; a text of digits, one missing; a whole number; a whole float"
+            "; a fraction; true; a number and a text; a date as text; base64; an object"
+            "; a huge whole number; the text NaN; nested [N, 1]; nested [N, 2]; ragged",
             "generate",
             "400",
         ),
@@ -203,11 +234,20 @@ DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
             "generate",
             "400",
         ),
+        Rows("column object of JSON", "a text of digits, one missing", "generate", "{d} [12, {na}]"),
+    ],
+    "Beside a missing value, 2.0 is taken for no whole number, and 0 and 1 for no booleans.": [
+        Rows("column Int64; column Int8", "a whole float, one missing", "infer; binary; gRPC; generate; Python; Client", "400"),
+        Rows("column boolean", "edge, one missing", "infer; binary; gRPC; generate; Python; Client", "400"),
+        Rows("column category of numbers", "a whole float, one missing", "generate; Python; Client", "400"),
+        Rows("field int | None", "a whole float, one missing", "infer; binary; gRPC; Python; Client", "400"),
+        Rows("field bool | None", "edge, one missing", "infer; binary; gRPC; Python; Client", "400"),
     ],
     "A flat list is not given the declared shape: nest it, `[[1.5]]`.": [
         Rows(
             "FP64 [-1, 1]",
             "right; edge; empty; no list; one missing; edge, one missing; all missing"
+            "; a whole number, one missing; a whole float, one missing; a fraction, one missing"
             "; a whole number; a whole float; a fraction; NaN; infinity",
             "Python; Client",
             "400",
@@ -216,14 +256,22 @@ DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
     "`Client` makes texts, numbers or dates of a list for JSON, and takes no other.": [
         Rows(
             "BYTES pd_json",
-            "empty; no list; all missing; a whole number; a whole float; a fraction; true"
-            "; a number and a text; an object; a huge whole number; NaN; infinity",
+            "empty; no list; all missing; a whole number, one missing"
+            "; a whole float, one missing; a fraction, one missing; true, one missing"
+            "; a whole number; a whole float; a fraction; true; a number and a text; an object"
+            "; a huge whole number; NaN; infinity",
             "Client",
             "400",
         ),
         Rows("BYTES pd_json", "a date", "Client", "{d} [2026-01-31 00:00:00]"),
         Rows("BYTES pd_json", "a date with a zone", "Client", "{d} [2026-01-31 00:00:00+00:00]"),
-        Rows("column object of JSON", "no list; all missing; a number and a text; an object; a huge whole number", "Client", "400"),
+        Rows(
+            "column object of JSON",
+            "no list; all missing; true, one missing; a number and a text; an object; a huge whole number",
+            "Client",
+            "400",
+        ),
+        Rows("column object of JSON", "a whole number, one missing", "Client", "{d} [7.0, {na}]"),
     ],
     "A text that is no list is refused where texts are declared.": [
         Rows(
@@ -259,14 +307,22 @@ DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
             "400",
         ),
     ],
+    "Among numbers that nobody declares, null is refused.": [
+        Rows(
+            "nothing declared",
+            "one missing; a whole number, one missing; a whole float, one missing; a fraction, one missing",
+            "generate",
+            "400",
+        ),
+    ],
     "An instance of a class refuses a whole number that its float would round.": [
         Rows("field float; field float | None", "edge", "rows; Client, rows", "400"),
     ],
+    "true beside a missing value is taken for the category 1.": [
+        Rows("column category of numbers", "true, one missing", "infer; binary; gRPC; generate", "{d} [1, {na}]"),
+    ],
     "A list for `list[int]` is INT64, though it takes UINT64.": [
         Rows("list[int]", "edge", "generate; Python; score", "400"),
-    ],
-    "Among numbers that nobody declares, null is refused.": [
-        Rows("nothing declared", "one missing", "generate", "400"),
     ],
     "`score` sends a column without any value in the shape [N].": [
         Rows("FP64 [-1, 1]", "all missing", "score", "400"),

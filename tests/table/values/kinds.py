@@ -113,7 +113,7 @@ def _columns() -> list[Kind]:
         _column("boolean", "boolean", pd.array([True], "boolean"), **nullable),
         _column("object of text", "text", pd.Series(texts, dtype=object), writes="object", missing="None", gap="pd_json"),
         _column("string", "text", pd.array(texts, "string"), **nullable),
-        _column("object of bytes", "bytes", bytes_, writes="object", missing="None"),
+        _column("object of bytes", "bytes", bytes_, writes="object"),
         _column("datetime64[us]", "date", days, missing="NaT", gap="NaT"),
         _column("datetime64[us, Europe/Berlin]", "date in Berlin", days.dt.tz_localize("Europe/Berlin"), missing="NaT", gap="NaT"),
         _column("category of text", "category", pd.Series(["a", "é"], dtype="category"), writes="category", missing="nan", gap="pd_json"),

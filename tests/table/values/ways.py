@@ -239,12 +239,13 @@ def _make_tensor(kind: Kind, declared: TensorSpec | None, values: Any) -> dict[s
     data = [_to_json(each) for each in values]
     if _largest(values) >= 2**63 and kind.family == "any integer" and _types(values) == {int}:
         datatype = "UINT64"
-    is_written_as_json = None in values and kind.missing is not None and kind.gap == "pd_json" and datatype not in ("FP32", "FP64")
+    gap = "NaT" if content_type == "datetime" else kind.gap
+    is_written_as_json = None in values and kind.missing is not None and gap == "pd_json" and datatype not in ("FP32", "FP64")
     if content_type == "pd_json" or is_written_as_json:
         datatype, content_type, data = "BYTES", "pd_json", [json.dumps(each) for each in data]
         shape = [len(data)]
     else:
-        if kind.missing is not None and kind.gap == "NaT":
+        if kind.missing is not None and gap == "NaT":
             data = ["NaT" if each is None else each for each in data]
         shape = _find_shape(data)
     if declared is not None and len(declared.shape) > len(shape):
