@@ -167,6 +167,7 @@ _ANY: Final = {
 
 FAMILIES: Final[Mapping[str, Family]] = {
     "number": Family([1.5, -2.25], [-0.0, BIG], _NUMBERS, [10**400]),
+    "half number": Family([1.5, -2.25], [-0.0, 65504.0], {**_NUMBERS, "edge": "{d} [-0.0, 65504.0]"}, [65520.0]),
     "small number": Family([1.5, -2.25], [-0.0, BIG], _NUMBERS, [1e39]),
     "matrix": Family(
         [1.5, -2.25],
@@ -268,6 +269,16 @@ FAMILIES: Final[Mapping[str, Family]] = {
     ),
     "date": Family(
         [datetime(2026, 1, 31), datetime(2026, 1, 31, 12, 30)], [datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999)], _DATES
+    ),
+    "date in nanoseconds": Family(
+        [datetime(2026, 1, 31), datetime(2026, 1, 31, 12, 30)],
+        [datetime(1677, 9, 22), datetime(2262, 4, 11)],
+        {
+            **_DATES,
+            "edge": "{d} [1677-09-22 00:00:00, 2262-04-11 00:00:00]",
+            "edge, one missing": "{d} [1677-09-22 00:00:00, {na}]",
+        },
+        [datetime(1677, 9, 21)],
     ),
     "date of any zone": Family(
         [datetime(2026, 1, 31), datetime(2026, 1, 31, 12, 30)],

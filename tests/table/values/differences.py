@@ -53,7 +53,7 @@ BY_DESIGN: Final[Mapping[str, Sequence[Rows]]] = {
     ],
     "A text is how JSON writes NaN and bytes; Python has objects for them.": [
         Rows(
-            "FP64; FP32; FP64 [-1, 1]; list[float]; column float64; column float32; column Float64; column Float32"
+            "FP64; FP16; FP32; FP64 [-1, 1]; list[float]; column float64; column float32; column Float64; column Float32"
             "; field float; field float | None",
             "the text NaN",
             "Python; Client",
@@ -63,8 +63,8 @@ BY_DESIGN: Final[Mapping[str, Sequence[Rows]]] = {
     ],
     "A `datetime.date` is no moment: make it a datetime, or a text.": [
         Rows(
-            "BYTES datetime; list[datetime]; column datetime64[us]; field datetime; field datetime | None; nothing declared"
-            "; column, nothing declared",
+            "BYTES datetime; list[datetime]; column datetime64[us]; column datetime64[ns]; field datetime; field datetime | None"
+            "; nothing declared; column, nothing declared",
             "a day",
             "Python; Client",
             "400",
@@ -100,7 +100,12 @@ BY_DESIGN: Final[Mapping[str, Sequence[Rows]]] = {
         Rows("BYTES base64; list[bytes]; field bytes", "all missing", "score", "list [b'', b'']"),
         Rows("column object of bytes", "one missing", "score", "object [b'a', b'']"),
         Rows("column object of bytes", "all missing", "score", "object [b'', b'']"),
-        Rows("column object of text; column string; field str | None", "edge", "score", "{d} [{na}, 'NaN', 'null', 'None']"),
+        Rows(
+            "column object of text; column object with NaN; column string; field str | None",
+            "edge",
+            "score",
+            "{d} [{na}, 'NaN', 'null', 'None']",
+        ),
     ],
     "Where nothing is declared, `score` reads the cells of a CSV file as pandas does.": [
         Rows("nothing declared; column, nothing declared", "all missing", "score", "float64 [nan, nan]"),
@@ -112,10 +117,10 @@ BY_DESIGN: Final[Mapping[str, Sequence[Rows]]] = {
 """The reason, and the cells."""
 
 DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
-    "`Client` makes INT64, UINT64 or FP64 of lists, FP64 of an empty one, whatever is declared: write an array, `np.float32([1.5])`.": [
+    "`Client` makes INT64, UINT64 or FP64 of a list, whatever is declared: write an array, `np.float32([1.5])`.": [
         Rows("FP64; column float64; column Float64; field float; field float | None", "edge; a whole number", "Client", "400"),
         Rows(
-            "FP32",
+            "FP16; FP32",
             "right; edge; empty; no list; one missing; edge, one missing"
             "; a whole number, one missing; a whole float, one missing; a fraction, one missing"
             "; a whole number; a whole float; a fraction; NaN; infinity",
@@ -147,7 +152,8 @@ DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
     ],
     "`Client` takes None beside numbers alone: write a `pandas.Series`.": [
         Rows(
-            "FP64; FP32; list[float]; column float64; column float32; column Float64; column Float32; field float; field float | None",
+            "FP64; FP16; FP32; list[float]; column float64; column float32; column Float64"
+            "; column Float32; field float; field float | None",
             "all missing",
             "Client",
             "400",
@@ -160,13 +166,13 @@ DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
         ),
         Rows("column boolean; field bool | None", "one missing; all missing; true, one missing", "Client", "400"),
         Rows(
-            "column object of text; column string; field str | None",
+            "column object of text; column object with NaN; column string; field str | None",
             "one missing; edge, one missing; all missing; a text of digits, one missing",
             "Client",
             "400",
         ),
         Rows(
-            "column datetime64[us]; field datetime | None",
+            "column datetime64[us]; column datetime64[ns]; field datetime | None",
             "one missing; edge, one missing; all missing; a date, one missing",
             "Client",
             "400",
@@ -184,21 +190,11 @@ DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
             "400",
         ),
     ],
-    "2.0 is taken for no whole number, and 0 and 1 for no booleans.": [
-        Rows(
-            "INT64; INT8; UINT8; UINT64; list[int]; column int64; column int8; column uint8"
-            "; column uint64; column Int64; column Int8; field int; field int | None",
-            "a whole float",
-            "Python; Client; score",
-            "400",
-        ),
-        Rows("BOOL; list[bool]; column bool; column boolean; field bool; field bool | None", "edge", "Python; Client", "400"),
-        Rows("column category of numbers", "a whole float", "Python; Client", "400"),
-    ],
-    "A list nested as [N, 1] is not taken for [N]: write it flat.": [
+    "A list nested as [N, 1] is refused for [N]: write it flat.": [
         Rows(
             "BYTES str; BYTES base64; BYTES datetime; list[datetime]; column object of bytes"
-            "; column datetime64[us]; column datetime64[us, Europe/Berlin]",
+            "; column datetime64[us]; column datetime64[ns]"
+            "; column datetime64[us, Europe/Berlin]",
             "nested [N, 1]",
             "generate; Python; Client",
             "400",
@@ -212,11 +208,27 @@ DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
             "generate",
             "400",
         ),
-        Rows("list[str]; column object of text; column string; column category of text", "nested [N, 1]", "generate; Python", "400"),
+        Rows(
+            "list[str]; column object of text; column object with NaN; column string; column category of text",
+            "nested [N, 1]",
+            "generate; Python",
+            "400",
+        ),
         Rows("field str; field str | None", "nested [N, 1]", "Python", "400"),
         Rows("field datetime; field datetime | None", "nested [N, 1]", "Python; Client", "400"),
     ],
-    "`generate` reads a text for JSON as JSON, and takes nothing else where the input is no column.": [
+    "2.0 is refused for a whole number, and 0 and 1 for booleans.": [
+        Rows(
+            "INT64; INT8; UINT8; UINT64; list[int]; column int64; column int8; column uint8"
+            "; column uint64; column Int64; column Int8; field int; field int | None",
+            "a whole float",
+            "Python; Client; score",
+            "400",
+        ),
+        Rows("BOOL; list[bool]; column bool; column boolean; field bool; field bool | None", "edge", "Python; Client", "400"),
+        Rows("column category of numbers", "a whole float", "Python; Client", "400"),
+    ],
+    '`generate` reads a text for JSON as JSON, so that "12" is the number, and takes only such texts where the input is no column.': [
         Rows(
             "BYTES pd_json",
             "right; edge; no list; one missing; edge, one missing; all missing"
@@ -236,7 +248,7 @@ DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
         ),
         Rows("column object of JSON", "a text of digits, one missing", "generate", "{d} [12, {na}]"),
     ],
-    "Beside a missing value, 2.0 is taken for no whole number, and 0 and 1 for no booleans.": [
+    "Beside a missing value, 2.0 is refused for a whole number, and 0 and 1 for booleans.": [
         Rows("column Int64; column Int8", "a whole float, one missing", "infer; binary; gRPC; generate; Python; Client", "400"),
         Rows("column boolean", "edge, one missing", "infer; binary; gRPC; generate; Python; Client", "400"),
         Rows("column category of numbers", "a whole float, one missing", "generate; Python; Client", "400"),
@@ -253,7 +265,7 @@ DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
             "400",
         ),
     ],
-    "`Client` makes texts, numbers or dates of a list for JSON, and takes no other.": [
+    "`Client` takes a list for JSON only if all of it are texts, numbers or dates, and sends it as such.": [
         Rows(
             "BYTES pd_json",
             "empty; no list; all missing; a whole number, one missing"
@@ -275,11 +287,23 @@ DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
     ],
     "A text that is no list is refused where texts are declared.": [
         Rows(
-            "BYTES str; BYTES pd_json; list[str]; column object of text; column string"
-            "; column category of text; column object of JSON; field str; field str | None",
+            "BYTES str; BYTES pd_json; list[str]; column object of text; column object with NaN"
+            "; column string; column category of text; column object of JSON; field str"
+            "; field str | None",
             "no list",
             "Python",
             "400",
+        ),
+    ],
+    "`Client` sends a list of NaN as FP64, which a column or a field of texts or dates takes for missing values.": [
+        Rows(
+            "column object of text; column object with NaN; column string"
+            "; column datetime64[us]; column datetime64[ns]"
+            "; column datetime64[us, Europe/Berlin]; column category of text; field str | None"
+            "; field datetime | None",
+            "NaN",
+            "Client",
+            "{d} [{na}]",
         ),
     ],
     "A list of dates is sent as one, whatever is declared, and the model gets dates.": [
@@ -288,19 +312,9 @@ DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
         Rows("BYTES str; BYTES base64", "a date", "Client", "{d} [2026-01-31 00:00:00]"),
         Rows("BYTES str; BYTES base64", "a date with a zone", "Client", "{d} [2026-01-31 00:00:00+00:00]"),
     ],
-    "`Client` sends a list of NaN as FP64, which a column or a field of texts or dates takes for missing values.": [
-        Rows(
-            "column object of text; column string; column datetime64[us]"
-            "; column datetime64[us, Europe/Berlin]; column category of text; field str | None"
-            "; field datetime | None",
-            "NaN",
-            "Client",
-            "{d} [{na}]",
-        ),
-    ],
     "A date that is no list is refused.": [
         Rows(
-            "BYTES datetime; list[datetime]; column datetime64[us]"
+            "BYTES datetime; list[datetime]; column datetime64[us]; column datetime64[ns]"
             "; column datetime64[us, Europe/Berlin]; field datetime; field datetime | None",
             "no list",
             "Client",
@@ -318,7 +332,7 @@ DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
     "An instance of a class refuses a whole number that its float would round.": [
         Rows("field float; field float | None", "edge", "rows; Client, rows", "400"),
     ],
-    "true beside a missing value is taken for the category 1.": [
+    "Beside a missing value, true is taken for the category 1.": [
         Rows("column category of numbers", "true, one missing", "infer; binary; gRPC; generate", "{d} [1, {na}]"),
     ],
     "A list for `list[int]` is INT64, though it takes UINT64.": [

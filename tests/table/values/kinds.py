@@ -112,9 +112,11 @@ def _columns() -> list[Kind]:
         _column("bool", "boolean", np.ones(1, bool)),
         _column("boolean", "boolean", pd.array([True], "boolean"), **nullable),
         _column("object of text", "text", pd.Series(texts, dtype=object), writes="object", missing="None", gap="pd_json"),
+        _column("object with NaN", "text", pd.Series(["a", np.nan], dtype=object), writes="object", missing="nan", gap="pd_json"),
         _column("string", "text", pd.array(texts, "string"), **nullable),
         _column("object of bytes", "bytes", bytes_, writes="object"),
         _column("datetime64[us]", "date", days, missing="NaT", gap="NaT"),
+        _column("datetime64[ns]", "date in nanoseconds", days.astype("datetime64[ns]"), missing="NaT", gap="NaT"),
         _column("datetime64[us, Europe/Berlin]", "date in Berlin", days.dt.tz_localize("Europe/Berlin"), missing="NaT", gap="NaT"),
         _column("category of text", "category", pd.Series(["a", "é"], dtype="category"), writes="category", missing="nan", gap="pd_json"),
         _column("category of numbers", "category of numbers", numbers, writes="category", missing="nan", gap="pd_json"),
@@ -126,6 +128,7 @@ def _columns() -> list[Kind]:
 def list_kinds() -> list[Kind]:
     return [
         _tensor("FP64", "number", "float64", missing="nan"),
+        _tensor("FP16", "half number", "float16", missing="nan"),
         _tensor("FP32", "small number", "float32", missing="nan"),
         Kind("FP64 [-1, 1]", "matrix", [TensorSpec("x", "FP64", [-1, 1])], writes="float64", missing="nan"),
         _tensor("INT64", "integer", "int64"),

@@ -41,7 +41,17 @@ SCORED: Final = {"right", "edge", "too large", "one missing", "all missing", "a 
 
 Outcome: TypeAlias = str | None
 
-_DTYPES: Final = {"FP64": "f8", "FP32": "f4", "INT64": "i8", "INT8": "i1", "UINT8": "u1", "UINT64": "u8", "BOOL": "?", "BYTES": "O"}
+_DTYPES: Final = {
+    "FP64": "f8",
+    "FP32": "f4",
+    "FP16": "f2",
+    "INT64": "i8",
+    "INT8": "i1",
+    "UINT8": "u1",
+    "UINT64": "u8",
+    "BOOL": "?",
+    "BYTES": "O",
+}
 _TYPES: Final[Mapping[str, set[type]]] = {"f": {float, int, NoneType}, "i": {int}, "u": {int}, "?": {bool}, "O": {str}}
 """What may be written as elements of these dtypes, and of the fields of a message."""
 _DATES: Final = {datetime, date}
@@ -141,9 +151,7 @@ class Ways:
         if tensor is None:
             return NONE_SUCH
         data, types = _flatten(tensor["data"]), _types(tensor["data"])
-        if not types <= _TYPES[_DTYPES[tensor["datatype"]][0]]:
-            return NONE_SUCH
-        if _is_cut(data):
+        if not types <= _TYPES[_DTYPES[tensor["datatype"]][0]] or tensor["datatype"] not in _CONTENTS or _is_cut(data):
             return NONE_SUCH
         data = [each.encode() if isinstance(each, str) else math.nan if each is None else each for each in data]
         parameters = {name: {"string_param": value} for name, value in tensor.get("parameters", {}).items()}
@@ -240,7 +248,7 @@ def _make_tensor(kind: Kind, declared: TensorSpec | None, values: Any) -> dict[s
     if _largest(values) >= 2**63 and kind.family == "any integer" and _types(values) == {int}:
         datatype = "UINT64"
     gap = "NaT" if content_type == "datetime" else kind.gap
-    is_written_as_json = None in values and kind.missing is not None and gap == "pd_json" and datatype not in ("FP32", "FP64")
+    is_written_as_json = None in values and kind.missing is not None and gap == "pd_json" and not datatype.startswith("FP")
     if content_type == "pd_json" or is_written_as_json:
         datatype, content_type, data = "BYTES", "pd_json", [json.dumps(each) for each in data]
         shape = [len(data)]
