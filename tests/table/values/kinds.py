@@ -29,8 +29,7 @@ class Kind:
         row: The class whose field it is.
         writes: What the model's values look like in the table: the dtype, or `list`.
         missing: What stands for a missing value there; None if there is no such value.
-        content_type: That of the tensor, as clients without our libraries write it.
-        gap: How such a client writes a missing value: "null", "NaT", or "pd_json", where all of its elements are JSON texts.
+        gap: How a client without our libraries writes a missing value: "null", "NaT", or "pd_json", where all elements are JSON texts.
     """
 
     name: str
@@ -126,6 +125,7 @@ def _columns() -> list[Kind]:
 
 
 def list_kinds() -> list[Kind]:
+    """All rows. A new one is a line here, and its outcomes in `cells.py`, if no family there has them."""
     return [
         _tensor("FP64", "number", "float64", missing="nan"),
         _tensor("FP16", "half number", "float16", missing="nan"),

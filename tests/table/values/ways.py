@@ -192,8 +192,10 @@ class Ways:
         file = self._folder / "rows.csv"
         file.write_text("".join(["id,x\n", *(f"{number},{cell}\n" for number, cell in enumerate(cells))]))
         asked = ["score", self._url, kind.name, str(file), "--out", str(self._folder / "scores.csv"), "--columns", "x"]
-        with redirect_stderr(StringIO()):
+        with redirect_stderr(StringIO()) as told:
             ended = run([*asked, "--connections", "1"])
+        if "see the server's log" in told.getvalue():
+            return f"500 {told.getvalue()}"
         return "200" if ended == 0 and len(self._received) == 1 else REFUSED  # else it has asked for each row
 
     def rows(self, kind: Kind, values: Any) -> Outcome:
@@ -283,21 +285,22 @@ def _choose_datatype(kind: Kind, values: list[Any]) -> tuple[str | None, str | N
 
 
 _OF_FAMILIES: Final[Mapping[str, set[type]]] = {
+    "date": {datetime, date, str},
     "number": {float, int},
+    "matrix": {float, int},
     "integer": {float, int},
     "boolean": {bool, int},
-    "any": {float, int, bool},
     "text": {str},
     "category": {str},
-    "date": {datetime, date, str},
     "bytes": {bytes},
+    "any": {float, int, bool},
 }
-"""What a cell of CSV may be, by the words of a family: a file has no types, so that what is no value of the kind is nothing else there."""
+"""What a cell of CSV may be, by the first word that a family has: a file has no types, so 12 cannot be the wrong one for a text there."""
 
 
 def _to_csv(kind: Kind, values: Any) -> list[str] | None:
     """The cells of a column."""
-    allowed = next((types for word in kind.family.split()[::-1] if (types := _OF_FAMILIES.get(word))), set[type]())
+    allowed = next((types for word, types in _OF_FAMILIES.items() if word in kind.family), set[type]())
     if not isinstance(values, list) or not values or not _types(values) <= {*allowed, NoneType} or _find_shape(values) != [len(values)]:
         return None
     return ["" if each is None else str(_to_json(each)).replace("True", "true").replace("False", "false") for each in values]
