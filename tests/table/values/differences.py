@@ -166,7 +166,7 @@ DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
         ),
         Rows("column boolean; field bool | None", "one missing; all missing; true, one missing", "Client", "400"),
         Rows(
-            "column object of text; column object with NaN; column string; field str | None",
+            "column object of text; column object with NaN; column string; column BYTES; field str | None",
             "one missing; edge, one missing; all missing; a text of digits, one missing",
             "Client",
             "400",
@@ -203,7 +203,7 @@ DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
             "list[float]; list[int]; list[bool]; list[bytes]; column float64; column float32"
             "; column Float64; column Float32; column int64; column int8; column uint8"
             "; column uint64; column Int64; column Int8; column bool; column boolean"
-            "; column category of numbers",
+            "; column BYTES; column category of numbers",
             "nested [N, 1]",
             "generate",
             "400",
@@ -285,17 +285,22 @@ DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
         ),
         Rows("column object of JSON", "a whole number, one missing", "Client", "{d} [7.0, {na}]"),
     ],
-    "A text that is no list is refused where texts are declared.": [
-        Rows(
-            "BYTES str; BYTES pd_json; list[str]; column object of text; column object with NaN"
-            "; column string; column category of text; column object of JSON; field str"
-            "; field str | None",
-            "no list",
-            "Python",
-            "400",
-        ),
+    "A list of dates is sent as one, whatever is declared, and the model gets dates.": [
+        Rows("BYTES", "a date", "Python; Client", "list [2026-01-31 00:00:00]"),
+        Rows("BYTES", "a date with a zone", "Python; Client", "list [2026-01-31 00:00:00+00:00]"),
+        Rows("BYTES str; BYTES base64", "a date", "Client", "{d} [2026-01-31 00:00:00]"),
+        Rows("BYTES str; BYTES base64", "a date with a zone", "Client", "{d} [2026-01-31 00:00:00+00:00]"),
+        Rows("column BYTES", "a date, one missing", "Python", "datetime64 [2026-01-31 00:00:00, NaT]"),
+        Rows("column BYTES", "a date", "Python; Client", "datetime64 [2026-01-31 00:00:00]"),
+        Rows("column BYTES", "a date with a zone", "Python; Client", "datetime64 [2026-01-31 00:00:00+00:00]"),
     ],
-    "`Client` sends a list of NaN as FP64, which a column or a field of texts or dates takes for missing values.": [
+    "Beside null, `pd_json` takes JSON of any type for a column of texts that is declared without a content type.": [
+        Rows("column BYTES", "a whole number, one missing", "infer; binary; gRPC", "{d} [7, {na}]"),
+        Rows("column BYTES", "a whole float, one missing", "infer; binary; gRPC", "{d} [2.0, {na}]"),
+        Rows("column BYTES", "a fraction, one missing", "infer; binary; gRPC", "{d} [0.5, {na}]"),
+        Rows("column BYTES", "true, one missing", "infer; binary; gRPC", "{d} [True, {na}]"),
+    ],
+    "A list of NaN is sent as FP64, which a column or a field of texts or dates takes for missing values.": [
         Rows(
             "column object of text; column object with NaN; column string"
             "; column datetime64[us]; column datetime64[ns]"
@@ -305,12 +310,17 @@ DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
             "Client",
             "{d} [{na}]",
         ),
+        Rows("column BYTES", "NaN", "Python; Client", "{d} [{na}]"),
     ],
-    "A list of dates is sent as one, whatever is declared, and the model gets dates.": [
-        Rows("BYTES", "a date", "Python; Client", "list [2026-01-31 00:00:00]"),
-        Rows("BYTES", "a date with a zone", "Python; Client", "list [2026-01-31 00:00:00+00:00]"),
-        Rows("BYTES str; BYTES base64", "a date", "Client", "{d} [2026-01-31 00:00:00]"),
-        Rows("BYTES str; BYTES base64", "a date with a zone", "Client", "{d} [2026-01-31 00:00:00+00:00]"),
+    "A text that is no list is refused where texts are declared.": [
+        Rows(
+            "BYTES str; BYTES pd_json; list[str]; column object of text; column object with NaN"
+            "; column string; column category of text; column object of JSON; field str"
+            "; field str | None",
+            "no list",
+            "Python",
+            "400",
+        ),
     ],
     "A date that is no list is refused.": [
         Rows(
@@ -340,6 +350,10 @@ DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
     ],
     "A list for `list[int]` is INT64, though it takes UINT64.": [
         Rows("list[int]", "edge", "generate; Python; score", "400"),
+    ],
+    "`score` takes an empty cell for an empty text where `inputs=` declares a column of texts by hand.": [
+        Rows("column BYTES", "one missing", "score", "{d} ['a', '']"),
+        Rows("column BYTES", "all missing", "score", "{d} ['', '']"),
     ],
 }
 """What happens today, and where. The outcome that is decided is that of the table."""

@@ -113,6 +113,7 @@ def _columns() -> list[Kind]:
         _column("object of text", "text", pd.Series(texts, dtype=object), writes="object", missing="None", gap="pd_json"),
         _column("object with NaN", "text", pd.Series(["a", np.nan], dtype=object), writes="object", missing="nan", gap="pd_json"),
         _column("string", "text", pd.array(texts, "string"), **nullable),
+        Kind("column BYTES", "text", [TensorSpec("x", "BYTES", [-1])], pd.DataFrame, writes="object", missing="None", gap="pd_json"),
         _column("object of bytes", "bytes", bytes_, writes="object"),
         _column("datetime64[us]", "date", days, missing="NaT", gap="NaT"),
         _column("datetime64[ns]", "date in nanoseconds", days.astype("datetime64[ns]"), missing="NaT", gap="NaT"),
@@ -187,7 +188,7 @@ def describe(value: Any, kind: Kind) -> str:
     if isinstance(value, list):
         return f"list {_show(value)}"
     dtype = str(value.dtype)
-    if not kind.is_declared:  # pandas 2 and 3 guess other units of dates, and other dtypes of texts
+    if kind.writes in ("", "object"):  # pandas 2 and 3 guess other units of dates, and other dtypes of texts
         if dtype == "str":
             value, dtype = value.astype(object).where(value.notna(), None), "object"
         dtype = dtype.partition("[")[0]

@@ -36,7 +36,7 @@ from tests.table.values.kinds import KINDS, Kind, describe, make_server
 NONE_SUCH: Final = None
 """There is no such form of these values."""
 
-SCORED: Final = {"right", "edge", "too large", "one missing", "all missing", "a whole float"}
+SCORED: Final = {"right", "edge", "one missing", "all missing", "a whole float"}
 """The values that are written to files: a run of `score` takes as long as 100 requests."""
 
 Outcome: TypeAlias = str | None
