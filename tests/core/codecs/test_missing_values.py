@@ -247,23 +247,11 @@ def test_what_is_refused_without_none_is_refused_beside_it(spec: TensorSpec, wro
     assert refusal([None, wrong], spec) == alone
 
 
-@pytest.mark.parametrize("wrong", [True, "1.5", datetime(2026, 1, 1)])
-def test_none_beside_what_is_no_number_is_refused_in_a_column_of_numbers(wrong: Any) -> None:
-    assert refusal([wrong, None], TensorSpec("x", "FP64", [-1])).startswith("input 'x'")
-
-
 def test_none_beside_values_of_several_kinds_in_a_column_that_is_not_declared() -> None:
     several = ["a", 1], [True, 1], [datetime(2026, 1, 1), "x"]
     for wrong in (*several, [date(2026, 1, 1)], [["a", "b"]], [[1, 2], [3, 4]], [b"\xff"]):
         with pytest.raises(InferenceError, match="'x'"):
             infer({"x": [*wrong, None]})
-
-
-def test_none_in_a_column_that_is_not_declared() -> None:
-    values = {"date": [datetime(2026, 1, 1), None], "flag": [True, None], "text": ["x", None], "number": [1, None], "none": [None, None]}
-    frame = infer(values)
-    assert frame.isna().to_numpy().tolist() == [[False] * 4 + [True], [True] * 5]
-    assert (frame["date"][0], frame["flag"][0]) == (pd.Timestamp("2026-01-01"), True)
 
 
 def test_none_where_the_dtype_has_nothing_missing_is_refused() -> None:
