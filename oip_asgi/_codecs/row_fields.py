@@ -140,7 +140,8 @@ class Field(NamedTuple):
     def _read(self, tensor: Tensor) -> list[Any]:
         kind, of, content_type = _KINDS[self.of], self.of, tensor.parameters.get("content_type")
         if content_type == PandasJSONCodec.content_type and of is not types.BytesType:
-            return self._read_json(tensor)
+            values = PandasJSONCodec.decode_input(tensor)
+            return self.read_texts(values) if self.is_date else values
         if tensor.array.dtype.hasobject is not (kind.datatype == "BYTES"):
             raise InvalidRequest(f"{show(tensor.name)} has datatype {tensor.datatype}: expected {kind.datatype}")
         accepted = (None, "np", kind.content_type or (Base64Codec.content_type if self.is_binary else None))
@@ -152,12 +153,8 @@ class Field(NamedTuple):
             return self._read_dates(tensor)
         if of is types.StrType:
             return StringCodec.decode_input(tensor)
-        values: list[Any] = rows_of(tensor, "np").tolist()
+        values = rows_of(tensor, "np").tolist()
         return [None if value != value else value for value in values] if self.is_nullable and of is types.FloatType else values
-
-    def _read_json(self, tensor: Tensor) -> list[Any]:
-        values = PandasJSONCodec.decode_input(tensor)
-        return self.read_texts(values) if self.is_date else values
 
     def read_texts(self, values: Sequence[Any]) -> list[Any]:
         """Values of JSON for a field of dates, in which texts are read as those of any column. What else is there, the class judges."""

@@ -19,9 +19,9 @@ import numpy as np
 from msgspec import UNSET
 from msgspec.inspect import FloatType
 
+from .._json.flat_objects import MAX_VALUES
 from .._protocol.errors import InvalidRequest, InvalidResponse, list_names, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
-from .._rest.generate import MAX_VALUES, RowsAsJSON
 from .base import RequestCodec, raise_invalid_response
 from .row_fields import (
     REFUSED,
@@ -35,7 +35,7 @@ from .row_fields import (
     refuse_class,
     refuse_specs,
 )
-from .rows_as_json import JSONRows, refuse_changed
+from .rows_as_json import JSONRows, RowsAsJSON, refuse_changed
 
 _NO_TEXTS: Final = (datetime, date, bytes)
 """Types whose values are not texts, as they are in JSON."""

@@ -18,10 +18,10 @@ from typing import Any, Final, NamedTuple, is_typeddict
 import msgspec
 from msgspec.inspect import IntType
 
+from .._json.flat_objects import read_objects, read_rows
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, show
-from .._protocol.tensors import InferenceRequest, Tensor
+from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
 from .._protocol.to_array import object_array
-from .._rest.generate import read_objects, read_rows
 from .plain import PandasJSONCodec
 from .row_fields import Field, FromJSON, Make
 
@@ -34,6 +34,13 @@ one letter at a time takes a tenth of the time of one search for all."""
 
 _encode: Final = msgspec.json.Encoder().encode
 _OF_JSON: Final = frozenset({bool, int, float, str, NoneType})
+
+
+class RowsAsJSON(InferenceResponse, eq=False):
+    """The response of a model whose rows are JSON already: it has no tensors."""
+
+    text: bytes = b""  # a list of objects
+    names: Collection[str] = ()  # the members of each
 
 
 class Objects(Tensor):

@@ -16,6 +16,7 @@ import msgspec
 
 from .._extensions.reserved import FINAL, OF_PROTOCOL, WANTS_FINAL
 from .._io import IO, begin
+from .._json.flat_objects import is_inference_request, read_object
 from .._models.handler import Handler
 from .._models.model import Model
 from .._protocol import schemas
@@ -130,7 +131,7 @@ class DocumentFormat(msgspec.Struct, eq=False):
         text, binding, declared = bytes(body), handler.binding, handler.shown_inputs
         rows = None if binding.rows is None else binding.rows.as_json
         self.has_rows = rows is not None and text.lstrip()[:1] == b"["
-        if not self.has_rows and generate.is_inference_request(text, declared.keys() | binding.named):
+        if not self.has_rows and is_inference_request(text, declared.keys() | binding.named):
             return None
         if HEADER_LENGTH_FIELD in self.head.fields:
             raise InvalidRequest("a flat object has no binary data: leave Inference-Header-Content-Length out, or send inputs")
@@ -138,18 +139,18 @@ class DocumentFormat(msgspec.Struct, eq=False):
             request = rows.read(text, is_list=self.has_rows)
             if request is not None:
                 return request
-        flat = generate.read_object(text)
+        members = read_object(text)
         if rows is not None:
-            request = rows.read_row(flat)
+            request = rows.read_row(members)
             if request is not None:
                 return request
         named = binding.named.union(binding.undeclared)
         if binding.takes_any_key:
-            keys = {name for name in flat.keys() - OF_PROTOCOL - generate.RESERVED_INPUTS if not name.startswith("triton_")}
+            keys = {name for name in members.keys() - OF_PROTOCOL - generate.RESERVED_INPUTS if not name.startswith("triton_")}
             binding.check_number(len(keys))
             named |= keys
         columns = (declared.keys() | named) - binding.named if binding.takes_frame else frozenset()
-        return generate.decode_request(flat, declared, named, columns | binding.columns, binding.may_be_null)
+        return generate.decode_request(members, declared, named, columns | binding.columns, binding.may_be_null)
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> bytes:
         if request.parameters and request.parameters.get(WANTS_FINAL) and self.frame is _EVENT:

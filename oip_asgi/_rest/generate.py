@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import json
 import math
-import re
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from types import NoneType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
+from .._codecs.dates import DatetimeCodec
+from .._codecs.plain import PandasJSONCodec
+from .._codecs.rows_as_json import RowsAsJSON
+from .._json.flat_objects import Literal, list_leaves
 from .._json.tensor_data import from_json, from_value, to_value
-from .._json.text import ERRORS, NO_SCALARS, OF_TENSORFLOW, ONLY_FLOATS, Unusual, check_unseen, iterate_outside_strings, refuse
+from .._json.text import ERRORS, NO_SCALARS, OF_TENSORFLOW, ONLY_FLOATS, Unusual
 from .._protocol.datatypes import DTYPES, FIRST_ROUNDED, FLOATING, Array, dtype_of
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, show
 from .._protocol.limits import NO_64_BITS, has_64_bits
@@ -28,29 +30,14 @@ from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
 from .._protocol.to_array import check_exact
 
-T = TypeVar("T")
-
 RESERVED_INPUTS: Final = frozenset({"id", "parameters"})
 """Members of a request that are no inputs."""
 
 RESERVED_OUTPUTS: Final = frozenset({"id", "model_name", "model_version", "error"})
 """Members of a response that are no outputs."""
 
-MAX_VALUES: Final = 100_000
-"""How many values an object may hold, as it is read in one go."""
-
-_JSON_TEXTS: Final = "pd_json"
-"""The content type of a tensor whose elements are JSON texts."""
-
-_DATES: Final = "datetime"
-"""The content type of a tensor whose elements are dates."""
-
 _NO_DATE: Final = b"NaT"
 """A missing date in such a tensor."""
-
-_INFERENCE_REQUEST: Final = re.compile(rb'"inputs"[ \t\r\n]*:[ \t\r\n]*\[[ \t\r\n]*[{\]]')
-
-_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 _LIKENESS: Final = 0.83
 """The least likeness of two names at which one is taken for a misspelling of the other: `temprature` is one, `top_p` is none of `top_k`."""
@@ -58,111 +45,7 @@ _LIKENESS: Final = 0.83
 _MOST_COMPARED: Final = 50_000
 """Pairs of characters in two lists of names: to compare these takes 10 milliseconds at most."""
 
-_MAX_DIGITS: Final = 400
-"""No datatype holds an integer of more digits."""
-
-_decode_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode: Final = msgspec.json.Encoder().encode
-
-
-class RowsAsJSON(InferenceResponse, eq=False):
-    """The response of a model whose rows are JSON already: it has no tensors."""
-
-    text: bytes = b""  # a list of objects
-    names: Collection[str] = ()  # the members of each
-
-
-class _Literal(str):
-    """NaN or an infinity as Python's json writes them, which is no JSON."""
-
-    __slots__ = ()
-
-
-def _read_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
-        raise InvalidRequest(f"{show(twice)} is there twice: expected each name once")
-    return members
-
-
-def _read_integer(text: str) -> int:
-    return int(text) if len(text) <= _MAX_DIGITS else 10**_MAX_DIGITS
-
-
-_read: Final = json.JSONDecoder(object_pairs_hook=_read_members, parse_int=_read_integer, parse_constant=_Literal).decode
-
-
-def is_inference_request(text: bytes, inputs: Collection[str]) -> bool:
-    """True if a body is an inference request, as MLServer's clients send it to the same path: its `inputs` are objects."""
-    return b'"inputs"' in text and "inputs" not in inputs and _INFERENCE_REQUEST.search(text) is not None
-
-
-def read_object(text: bytes) -> dict[str, Any]:
-    """The members of a request."""
-    if not text:
-        raise InvalidRequest("the body is empty: expected a JSON object with a member for each input")
-    check_unseen(text)
-    _check_number(text)
-    try:
-        members = _read(text.decode())
-        if _SURROGATE.search(text):
-            json.dumps(members, ensure_ascii=False).encode()  # a lone surrogate is no text
-    except ValueError:
-        members = None
-    if type(members) is dict:
-        return members
-    try:
-        _decode_members(text)
-    except ERRORS as error:
-        refuse(error, "", text)
-    raise InvalidRequest("the body is not valid JSON")
-
-
-def _check_number(text: bytes) -> None:
-    if len(text) > MAX_VALUES and _count_sign(b",", text, MAX_VALUES - 1) >= MAX_VALUES:
-        raise InvalidRequest(f"the object has more than {MAX_VALUES} values: use infer")
-
-
-def _count_sign(sign: bytes, text: bytes, expected: int) -> int:
-    """How often a text has a sign outside of strings. If it has no more than is expected, those in strings count too."""
-    number = text.count(sign)
-    return number if number <= expected else sum(chunk.count(sign) for chunk in iterate_outside_strings(text))
-
-
-def _has_members(text: bytes, number: int) -> bool:
-    """Whether objects have just so many members, so that no name is there twice, and no lone surrogate, which is no text."""
-    return _count_sign(b":", text, number) == number and (b"\\u" not in text or not _SURROGATE.search(text))
-
-
-def read_rows(text: bytes, from_json: Callable[[bytes], list[T]], width: int) -> list[T] | None:
-    """The rows of a class of `width` fields, which must all be there. None if `from_json` refuses the text, or would skip some of it."""
-    _check_number(text)
-    with suppress(Exception):  # what the class itself raises too
-        rows = from_json(text)
-        if _has_members(text, len(rows) * width):  # so all is decoded, and no name is unknown
-            return rows
-    return None
-
-
-def read_objects(text: bytes, width: int) -> list[Any]:
-    """A list of objects, each of which is a row of a class of `width` fields."""
-    check_unseen(text)
-    _check_number(text)
-    rows: list[Any] = []
-    with suppress(*ERRORS):
-        rows = msgspec.json.decode(text, type=list[dict[str, Any]])
-    if not rows or not _has_members(text, sum(map(len, rows))):
-        rows = read_object(b'{"rows":%b}' % text)["rows"]
-        for row, each in enumerate(rows):
-            for name, value in each.items() if type(each) is dict else ():
-                leaves = _list_leaves(value)
-                if _Literal in map(type, leaves) or math.inf in leaves or -math.inf in leaves:
-                    problem = ONLY_FLOATS if _Literal in map(type, leaves) else "number out of range"
-                    raise InvalidRequest(f"rows[{row}].{name}: {problem}")
-    if len(rows) * width > MAX_VALUES:  # defaults are values too
-        raise InvalidRequest(f"the rows have more than {MAX_VALUES} values, as each has {width} fields: use infer")
-    return rows
 
 
 def decode_request(
@@ -231,7 +114,7 @@ def _read_id(value: Any) -> str | None:
 
 
 def _check_scalar(what: str, value: Any) -> Any:
-    if type(value) is _Literal:
+    if type(value) is Literal:
         raise InvalidRequest(ONLY_FLOATS)
     if type(value) is float and math.isinf(value):
         raise InvalidRequest(f"{what}: number out of range")
@@ -243,22 +126,22 @@ def _check_scalar(what: str, value: Any) -> Any:
 def _write_missing(value: Any, spec: TensorSpec | None) -> tuple[Any, dict[str, Any]]:
     """Write null in a column as tensors of its kind have missing values. Returns the values, and the parameters that say so."""
     values = value if type(value) is list else [value]
-    if spec is not None and spec.content_type == _JSON_TEXTS:
+    if spec is not None and spec.content_type == PandasJSONCodec.content_type:
         return [each if isinstance(each, str) else json.dumps(each) for each in values], {}
     if None not in values:
         return value, {}
     kinds = set(map(type, values))
     if spec is None:
         if kinds <= {str, NoneType} or kinds <= {bool, NoneType}:  # a column without any value is one of objects, as in pandas
-            return list(map(json.dumps, values)), {"content_type": _JSON_TEXTS}
-        return [_Literal("NaN") if each is None else each for each in values], {}
-    if spec.datatype == "BYTES" and spec.content_type == _DATES:
+            return list(map(json.dumps, values)), {"content_type": PandasJSONCodec.content_type}
+        return [Literal("NaN") if each is None else each for each in values], {}
+    if spec.datatype == "BYTES" and spec.content_type == DatetimeCodec.content_type:
         return [_NO_DATE.decode() if each is None else each for each in values], {}
     if spec.datatype in FLOATING:
         return values, {}
     are_texts = spec.datatype == "BYTES" and spec.content_type in (None, "str") and kinds <= {str, NoneType}
     if are_texts or (spec.datatype != "BYTES" and spec.pd_dtype is not None and kinds <= {int, bool, NoneType}):
-        return list(map(json.dumps, values)), {"content_type": _JSON_TEXTS}
+        return list(map(json.dumps, values)), {"content_type": PandasJSONCodec.content_type}
     return value, {}
 
 
@@ -268,7 +151,7 @@ def _read_input(value: Any, spec: TensorSpec | None) -> Array:
         of = "" if spec is None else f" of {spec.datatype}"
         raise InvalidRequest(f" is {NO_SCALARS[type(value)]}: expected a scalar or a list{of}")
     is_scalar = type(value) is not list
-    leaves, shape = ([value], (1,)) if is_scalar else (_list_leaves(value), _find_shape(value))
+    leaves, shape = ([value], (1,)) if is_scalar else (list_leaves(value), _find_shape(value))
     kinds = set(map(type, leaves))
     if spec is None:
         datatype = _find_datatype(kinds)
@@ -285,7 +168,7 @@ def _read_input(value: Any, spec: TensorSpec | None) -> Array:
             shape = _deduce_shape(shape[0], spec.shape)
         elif len(shape) != len(spec.shape) or any(expected not in (-1, size) for expected, size in zip(spec.shape, shape, strict=True)):
             raise InvalidRequest(f" is nested as {list(shape)}: expected a flat list, or {list(spec.shape)}")
-    if _Literal in kinds and datatype not in FLOATING:
+    if Literal in kinds and datatype not in FLOATING:
         raise InvalidRequest(f": {ONLY_FLOATS}")
     if math.inf in leaves or -math.inf in leaves:
         raise InvalidRequest(": number out of range")
@@ -304,22 +187,14 @@ def _read_input(value: Any, spec: TensorSpec | None) -> Array:
         raise InvalidRequest(text.removeprefix(": data[0]") if is_scalar else text) from None
 
 
-def _list_leaves(value: Any) -> list[Any]:
-    return [leaf for item in value for leaf in _list_leaves(item)] if type(value) is list else [value]
-
-
 def _find_shape(value: Any) -> tuple[int, ...]:
     """The shape of lists, if the first of each level shows it."""
-    shape: list[int] = []
-    while type(value) is list:
-        shape.append(len(value))
-        value = value[0] if value else None
-    return tuple(shape)
+    return (len(value), *_find_shape(value[0] if value else None)) if type(value) is list else ()
 
 
 def _find_datatype(kinds: set[type]) -> str | None:
     """The datatype of an input that is not declared, by the types of its elements; None if they are of several kinds."""
-    of_numbers = "FP64" if kinds <= {int, float, _Literal} else None
+    of_numbers = "FP64" if kinds <= {int, float, Literal} else None
     return next((datatype for kind, datatype in ((str, "BYTES"), (bool, "BOOL"), (int, "INT64")) if kinds == {kind}), of_numbers)
 
 
@@ -401,10 +276,10 @@ def _read_elements(tensor: Tensor) -> list[Any]:
 def _write_column(tensor: Tensor) -> bytes | None:
     """The JSON list of a column in which texts, or values among objects, may be missing, or in which a date is. None for other tensors."""
     content_type, elements = tensor.parameters.get("content_type"), tensor.array.ravel().tolist()
-    if content_type == _DATES and _NO_DATE in elements:
+    if content_type == DatetimeCodec.content_type and _NO_DATE in elements:
         with suppress(UnicodeDecodeError):  # `to_value` says which element is no text
             return _encode([None if element == _NO_DATE else element.decode() for element in elements])
-    if content_type == _JSON_TEXTS:
+    if content_type == PandasJSONCodec.content_type:
         text = b"[%b]" % b",".join(elements)
         with suppress(*ERRORS):
             if len(msgspec.json.decode(text)) == tensor.array.size:
