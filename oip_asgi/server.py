@@ -418,8 +418,8 @@ class InferenceServer:
         Args:
             name: The model's name.
             inputs: Values by name: arrays, numbers, strings, lists, series, `Tensor` objects, or what a codec of the server encodes. Arrays
-                keep their dtype; numbers in a list become the declared datatype. Or a data frame, whose columns are inputs. They are neither
-                changed nor made read-only: do not change them before this returns.
+                keep their dtype; numbers in a list become the declared datatype. Or a data frame, whose columns are inputs. They are
+                neither changed nor made read-only: do not change them before this returns.
             version: The model's version; None as in a URL without one.
             parameters: The request's parameters, such as `content_type`.
             outputs: The outputs to return, in this order; None for all.
