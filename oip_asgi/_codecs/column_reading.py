@@ -262,6 +262,8 @@ def _find_codes(series: pd.Series[Any], categories: Any) -> Array:
         return np.full(len(series), -1)
     if series.dtype.kind != "M" or categories.dtype.kind != "M":
         codes: Array = categories.get_indexer(series)
+        if series.dtype == object and categories.dtype.kind in "iuf":  # to pandas, true is the category 1
+            codes[[type(value) is bool for value in series]] = -1
         return codes
     _check_zone(series, categories.tz)
     alike = series.astype(categories.dtype)  # with another unit or zone, pandas finds nothing, or raises

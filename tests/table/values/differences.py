@@ -345,9 +345,6 @@ DIFFERS: Final[Mapping[str, Sequence[Rows]]] = {
     "An instance of a class refuses a whole number that its float would round.": [
         Rows("field float; field float | None", "edge", "rows; Client, rows", "400"),
     ],
-    "Beside a missing value, true is taken for the category 1.": [
-        Rows("column category of numbers", "true, one missing", "infer; binary; gRPC; generate", "{d} [1, {na}]"),
-    ],
     "A list for `list[int]` is INT64, though it takes UINT64.": [
         Rows("list[int]", "edge", "generate; Python; score", "400"),
     ],
