@@ -102,6 +102,11 @@ def is_foreign_frame(value: Any) -> bool:
     return isinstance(value, (find_class("polars", "DataFrame"), find_class("pyarrow", "Table")))
 
 
+def count_cells(value: Any) -> int:
+    """How many cells a frame has, of pandas or another; 0 for what is no frame."""
+    return value.shape[0] * value.shape[1] if is_frame(value) or is_foreign_frame(value) else 0
+
+
 def to_pandas(frame: Any) -> Any:
     """A frame of polars or a table of pyarrow as one of pandas; anything else as it is."""
     if not is_foreign_frame(frame):

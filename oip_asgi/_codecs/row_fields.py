@@ -30,7 +30,7 @@ from .._protocol.to_array import object_array
 from .._turns import take_turns
 from .base import bytes_of, find_class
 from .column_dtypes import DTYPE
-from .dates import DatetimeCodec
+from .dates import NO_DATE, DatetimeCodec
 from .plain import Base64Codec, PandasJSONCodec, StringCodec
 
 Schema: TypeAlias = dict[str, Any]
@@ -83,8 +83,6 @@ _OF_SCHEMA: Final[Mapping[Any, Any]] = {
 
 _TOGETHER: Final = 1000
 """Rows that pydantic checks at a time, which takes about a millisecond; then other threads may run."""
-
-_NAT: Final = b"NaT"
 
 _ANY_DATE: Final = b"2000-01-01"
 """Stands in a column for what is no date, so that each error counts all elements."""
@@ -165,10 +163,10 @@ class Field(NamedTuple):
 
     def _read_dates(self, tensor: Tensor) -> list[Any]:
         elements = bytes_of(tensor, "datetime") if self.is_nullable else []
-        if _NAT in elements:
-            there = [_ANY_DATE if element == _NAT else element for element in elements]
+        if NO_DATE in elements:
+            there = [_ANY_DATE if element == NO_DATE else element for element in elements]
             values = DatetimeCodec.decode_input(make_tensor(tensor.name, object_array(there, (len(there),)), {}))
-            dates = [None if element == _NAT else value for element, value in zip(elements, values, strict=True)]
+            dates = [None if element == NO_DATE else value for element, value in zip(elements, values, strict=True)]
         else:
             dates = [*DatetimeCodec.decode_input(tensor)]
         if self.of is types.DateType:  # a time of the day stays, so that it is refused
@@ -191,7 +189,7 @@ class Field(NamedTuple):
         if self.is_binary:
             return Tensor(name, object_array(values, (len(values),)))
         if self.is_date:
-            texts = [_NAT if value is None else value.isoformat().encode() for value in values]
+            texts = [NO_DATE if value is None else value.isoformat().encode() for value in values]
             return Tensor(name, object_array(texts, (len(texts),)), {"content_type": DatetimeCodec.content_type})
         if is_missing and of is not types.FloatType:
             tensor = PandasJSONCodec.encode_input(name, values)
@@ -333,7 +331,7 @@ def read_serialization(cls: Any, fields: Sequence[Field], make: Make) -> tuple[l
     import pydantic
 
     dump: Any = pydantic.TypeAdapter(list[cls]).dump_python
-    decorators, serialized, properties = cls.__pydantic_decorators__, _list_serialized(cls), _list_properties(cls, "serialization")
+    decorators, serialized, properties = cls.__pydantic_decorators__, _find_serialized(cls), _list_properties(cls, "serialization")
     if decorators.model_serializers or not properties:
         raise TypeError(f"{cls.__name__} does not say what each field becomes: write field_serializer and computed_field")
     as_they_are = {field.name: field for field in fields if field.name not in serialized}
@@ -371,7 +369,7 @@ def _list_properties(cls: Any, mode: Any) -> dict[str, Schema]:
     return {name: resolve(each) for name, each in resolve(schema).get("properties", {}).items()}
 
 
-def _list_serialized(cls: Any) -> set[str]:
+def _find_serialized(cls: Any) -> set[str]:
     """The names of the fields that pydantic does not write as they are."""
     decorated = {name for each in cls.__pydantic_decorators__.field_serializers.values() for name in each.info.fields}
     return {

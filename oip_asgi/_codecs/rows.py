@@ -19,7 +19,7 @@ import numpy as np
 from msgspec import UNSET
 from msgspec.inspect import FloatType
 
-from .._json.flat_objects import MAX_VALUES
+from .._json.text import MAX_VALUES
 from .._protocol.errors import InvalidRequest, InvalidResponse, list_names, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
 from .base import RequestCodec, raise_invalid_response
@@ -35,7 +35,7 @@ from .row_fields import (
     refuse_class,
     refuse_specs,
 )
-from .rows_as_json import JSONRows, RowsAsJSON, refuse_changed
+from .rows_as_json import JSONRows, RowsAsJSON, refuse_rounded
 
 _NO_TEXTS: Final = (datetime, date, bytes)
 """Types whose values are not texts, as they are in JSON."""
@@ -184,7 +184,7 @@ class RowWriter:
             except msgspec.ValidationError as error:
                 raise InvalidRequest(explain_msgspec(str(error).replace("`$[0]", "`$", 1), rows, self._by_name)) from None
         for field, of_object, of_dict in self._floats:
-            refuse_changed(field, [*map(of_dict if isinstance(rows[0], dict) else of_object, rows)] if rows else ())
+            refuse_rounded(field, [*map(of_dict if isinstance(rows[0], dict) else of_object, rows)] if rows else ())
         return checked
 
     def write(self, name: str, values: list[Any], *_: Any) -> Tensor:

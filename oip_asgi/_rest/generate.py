@@ -17,12 +17,11 @@ from typing import Any, Final
 
 import msgspec
 
-from .._codecs.dates import DatetimeCodec
+from .._codecs.dates import NO_DATE, DatetimeCodec
 from .._codecs.plain import PandasJSONCodec
 from .._codecs.rows_as_json import RowsAsJSON
-from .._json.flat_objects import Literal, list_leaves
 from .._json.tensor_data import from_json, from_value, to_value
-from .._json.text import ERRORS, NO_SCALARS, OF_TENSORFLOW, ONLY_FLOATS, Unusual
+from .._json.text import ERRORS, NO_SCALARS, OF_TENSORFLOW, ONLY_FLOATS, Literal, Unusual, list_leaves
 from .._protocol.datatypes import DTYPES, FIRST_ROUNDED, FLOATING, Array, dtype_of
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, show
 from .._protocol.limits import NO_64_BITS, has_64_bits
@@ -35,9 +34,6 @@ RESERVED_INPUTS: Final = frozenset({"id", "parameters"})
 
 RESERVED_OUTPUTS: Final = frozenset({"id", "model_name", "model_version", "error"})
 """Members of a response that are no outputs."""
-
-_NO_DATE: Final = b"NaT"
-"""A missing date in such a tensor."""
 
 _LIKENESS: Final = 0.83
 """The least likeness of two names at which one is taken for a misspelling of the other: `temprature` is one, `top_p` is none of `top_k`."""
@@ -136,7 +132,7 @@ def _write_missing(value: Any, spec: TensorSpec | None) -> tuple[Any, dict[str, 
             return list(map(json.dumps, values)), {"content_type": PandasJSONCodec.content_type}
         return [Literal("NaN") if each is None else each for each in values], {}
     if spec.datatype == "BYTES" and spec.content_type == DatetimeCodec.content_type:
-        return [_NO_DATE.decode() if each is None else each for each in values], {}
+        return [NO_DATE.decode() if each is None else each for each in values], {}
     if spec.datatype in FLOATING:
         return values, {}
     are_texts = spec.datatype == "BYTES" and spec.content_type in (None, "str") and kinds <= {str, NoneType}
@@ -276,9 +272,9 @@ def _read_elements(tensor: Tensor) -> list[Any]:
 def _write_column(tensor: Tensor) -> bytes | None:
     """The JSON list of a column in which texts, or values among objects, may be missing, or in which a date is. None for other tensors."""
     content_type, elements = tensor.parameters.get("content_type"), tensor.array.ravel().tolist()
-    if content_type == DatetimeCodec.content_type and _NO_DATE in elements:
+    if content_type == DatetimeCodec.content_type and NO_DATE in elements:
         with suppress(UnicodeDecodeError):  # `to_value` says which element is no text
-            return _encode([None if element == _NO_DATE else element.decode() for element in elements])
+            return _encode([None if element == NO_DATE else element.decode() for element in elements])
     if content_type == PandasJSONCodec.content_type:
         text = b"[%b]" % b",".join(elements)
         with suppress(*ERRORS):
