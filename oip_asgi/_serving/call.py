@@ -41,9 +41,6 @@ E = TypeVar("E", bound=BaseException)
 
 _Arguments: TypeAlias = tuple[list[Any], dict[str, Any]]
 
-_LATER: Final[Any] = None
-"""The value of a field before the stage that sets it."""
-
 _MANY: Final = 1000
 """If a request has more inputs, they are freed before the response is encoded. Each takes 250 bytes in addition to its elements."""
 
@@ -61,7 +58,16 @@ class ModelRaised(Exception):
     """True if the log has it already: the failure of a batch is logged once."""
 
 
-class Call(msgspec.Struct, Generic[T], eq=False):
+class _Decodable:
+    """What a call does not have until it is decoded: a struct has no such attributes, so a class that it is made of has it."""
+
+    __slots__ = ("decoded",)
+
+    decoded: Decoded
+    """The request, after it was decoded."""
+
+
+class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
     """A request that was let in, after its body was read. Most call the model; some share a call, or have their response from the cache."""
 
     engine: Engine
@@ -72,10 +78,9 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     deadline: float  # when it is given up
     timings: Timings  # when it reached each stage
     body: Buffer | None  # the request's body, until it is decoded; then None
-    handler: Handler = _LATER  # what calls the function, after it was acquired from the model
-    decoded: Decoded = _LATER  # the request, after it was decoded
+    handler: Handler  # what calls the function, acquired from the model
+    slot: Slot  # its slot, acquired with the handler; with a cache, it enters only if the response is not there
     latest_turn: float = math.inf  # when it gives up waiting for its slot: a call within others does that before its deadline
-    slot: Slot = _LATER  # its slot, acquired with the handler; with a cache, it enters only if the response is not there
     flight: Flight | None = None  # wakes equal requests that wait for its response, if it is the first of them
     cached: InferenceResponse | None = None  # its response, if the cache had it
     heard: Heard | None = None  # what its observers will be told, if the model has some
@@ -212,7 +217,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
                 raise DeadlinePassed from error
             raise
         finally:
-            self.slot.end(is_last=is_last)
+            self.slot.end_part(is_last=is_last)
 
     def decode_in_thread(self) -> None:
         """Decode the request, and make the arguments."""
@@ -228,7 +233,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             except Exception as error:
                 raise ModelRaised from error
         finally:
-            self.slot.end(is_last=False)
+            self.slot.end_part(is_last=False)
 
     def encode_in_thread(self, response: InferenceResponse | None, *, is_last: bool = True) -> T:
         """`encode` a response, which is made of the `result` if there is none yet, and give the slot back after the last one."""
@@ -237,7 +242,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         try:
             return self.encode(respond_late(self) if response is None else response)
         finally:
-            self.slot.end(is_last=is_last)
+            self.slot.end_part(is_last=is_last)
 
     # The end
 

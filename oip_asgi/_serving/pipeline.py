@@ -75,7 +75,7 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
                 await io.run(call.decode_in_thread, "conversion", slot.turn, call.deadline)
             elif slot.turn is not None:
                 await io.wait(slot.turn, call.deadline)
-            if slot.is_over:
+            if slot.state != "running":
                 raise Stopped
             if not call.timings.started:
                 call.timings.started = call.timings.entered if slot.turn is None else engine.clock()
@@ -106,12 +106,13 @@ async def let_in(engine: Engine, model: Model, wire: WireFormat[T], io: IO, take
         since, seconds, limiter = engine.clock(), model.timeout, model.limiter
         if wire.timeout < seconds:
             seconds = wire.timeout
-        call = Call(engine, model, wire, span, seconds, since + seconds, Timings(since), body)
+        call, timings = None, Timings(since)
         try:
             with limiter.lock:
-                handler = call.handler = model.lifecycle.handler or model.lifecycle.refuse()
+                handler = model.lifecycle.handler or model.lifecycle.refuse()
                 handler.uses.count += 1
-                call.slot = limiter.slot_type(limiter, handler.uses)
+                slot = limiter.slot_type(limiter, handler.uses)
+                call = Call(engine, model, wire, span, seconds, since + seconds, timings, body, handler, slot)
                 if model.cache is None:
                     _enter_slot(call)
             if handler.streams and takes != "items":
@@ -127,12 +128,15 @@ async def let_in(engine: Engine, model: Model, wire: WireFormat[T], io: IO, take
                     return call
                 with limiter.lock:
                     _enter_slot(call)
-            call.timings.entered = engine.clock()
+            timings.entered = engine.clock()
             return call
         except WentIdle:
             pass  # it has just been unloaded: it is loaded again
         except BaseException as error:
-            _fail_call(call, error)
+            if call is None:
+                _record_refusal(engine, model, wire, span, timings, error)
+            else:
+                _fail_call(call, error)
             raise
 
 
@@ -150,11 +154,18 @@ async def _wait_for_load_and_body(
             if not engine.stopping and model.lifecycle.state not in _GONE:
                 return model, body
     except BaseException as error:
-        ended = engine.clock()
-        record_failure(model, None, span, ended, error)
-        if model.observers:
-            tell_observers(model, wire, None, ended, None, error)
+        _record_refusal(engine, model, wire, span, None, error)
         raise
+
+
+def _record_refusal(
+    engine: Engine, model: Model, wire: WireFormat[Any], span: Span | None, timings: Timings | None, error: BaseException
+) -> None:
+    """Record that a request failed before it was let in. `timings` are None if its body was not there."""
+    ended = engine.clock()
+    record_failure(model, timings, span, ended, error)
+    if model.observers:
+        tell_observers(model, wire, timings, ended, None, error)
 
 
 async def _look_up_response(call: Call[Any], cache: Cache, io: IO) -> None:
@@ -191,7 +202,7 @@ def _enter_slot(call: Call[Any]) -> None:
     may_run = not model.options.max_batch_delay or not may_wait
     if not model.limiter.enter(call.slot, may_run, may_wait):
         raise make_busy_error(model)
-    if within and call.slot.is_waiting:
+    if within and call.slot.state == "waiting":
         call.latest_turn = find_latest_turn(engine.clock())
 
 
@@ -200,7 +211,7 @@ def end_call(call: Call[Any]) -> None:
     timings = call.timings
     if timings.returned - timings.called > HELD_SECONDS:
         note_long(call.model, call.handler, timings.returned - timings.called, is_on_loop=call.engine.is_on_loop)
-    if not call.slot.is_over:
+    if call.slot.state != "over":
         call.slot.give_up()
     call.model.statistics.record("ok", timings, timings.answered)
     if call.span is not None:
@@ -211,7 +222,7 @@ def end_call(call: Call[Any]) -> None:
 
 def _fail_call(call: Call[Any], error: E, cause: BaseException | None = None) -> E:
     """End a call with an error, and return the error."""
-    if call.slot is not None and not call.slot.is_over:
+    if call.slot.state != "over":
         call.slot.give_up()
     return call.note(error, cause)
 
