@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 import msgspec
 import numpy as np
 
-from .._codecs.dataframes import is_foreign_frame, is_frame
+from .._codecs.dataframes import count_cells
 from .._codecs.rows_as_json import OBJECTS
 from .._extensions.cache import Flight
 from .._io import DeadlinePassed, Stopped
@@ -299,8 +299,7 @@ def may_decode_long(call: Call[Any], body: Buffer) -> bool:
 
 def respond_here(call: Call[Any], result: Any) -> InferenceResponse | None:
     """Make the response, or keep the `result` if it is not for an event loop: a long frame, or text at a client's wish."""
-    cells = 0 if type(result) is np.ndarray or not (is_frame(result) or is_foreign_frame(result)) else math.prod(result.shape)
-    if cells <= _FEW and not call.decoded.content_types:
+    if not call.decoded.content_types and (type(result) is np.ndarray or count_cells(result) <= _FEW):
         return call.respond(result)
     call.result = result
     return None
