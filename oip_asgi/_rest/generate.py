@@ -20,8 +20,9 @@ import msgspec
 from .._codecs.dates import NO_DATE, DatetimeCodec
 from .._codecs.plain import PandasJSONCodec
 from .._codecs.rows_as_json import RowsAsJSON
+from .._json.flat_objects import Literal, list_leaves
 from .._json.tensor_data import from_json, from_value, to_value
-from .._json.text import ERRORS, NO_SCALARS, OF_TENSORFLOW, ONLY_FLOATS, Literal, Unusual, list_leaves
+from .._json.text import ERRORS, NO_SCALARS, OF_TENSORFLOW, ONLY_FLOATS, Unusual
 from .._protocol.datatypes import DTYPES, FIRST_ROUNDED, FLOATING, Array, dtype_of
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, show
 from .._protocol.limits import NO_64_BITS, has_64_bits
