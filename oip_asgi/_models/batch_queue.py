@@ -55,7 +55,7 @@ class Batches(Limiter):
     def share(self, slot: BatchSlot, request: object) -> bool:
         """Let a request in the queue share a call with others that have the same key. True if its turn has come already."""
         with self.lock:
-            if slot.is_over:  # it was refused
+            if slot.state != "waiting":  # it was refused
                 return False
             key = slot.key or slot
             group = self._groups.get(key)
@@ -66,10 +66,9 @@ class Batches(Limiter):
             group.due_count += slot.is_due
             slot.group, slot.request = group, request
             turns = self._give_turns()
-            has_turn = not slot.is_waiting  # after the lock is released, another request may take this one along: that is not its turn
         for signal in turns:
             signal.set()
-        return has_turn
+        return slot.turn in turns  # if another request takes this one along, that is not its turn
 
     def hold_back_no_longer(self, *slots: Slot) -> None:
         with self.lock:
@@ -98,9 +97,9 @@ class Batches(Limiter):
     def collect(self, slot: BatchSlot, request: object) -> list[Any]:
         """Begin the call of a request that has a slot, as `Slot.begin` does. Returns those that share it; none if it was given up."""
         with self.lock:
-            if slot.is_over:
+            self.change(slot, "begin")
+            if slot.state != "held":
                 return []
-            slot.in_thread = True
             if slot.group is None:  # it did not wait
                 return [request]
             taken: list[BatchSlot] = []
@@ -115,7 +114,7 @@ class Batches(Limiter):
                 requests.append(each.request)
                 self._remove(each)
                 if each is not slot:
-                    each.is_waiting, each.is_over = False, True
+                    self.change(each, "share")
                     each.uses.count -= 1  # this one uses the same
             turns = self._give_turns()  # for those that did not fit
         for signal in turns:

@@ -2,16 +2,62 @@
 
 One model may be served by several event loops and threads at the same time, so all of it may be called from any thread. A request that
 ends, fails or is cancelled gives its slot up: by `end_call` or `_fail` of `_serving/pipeline`, by `_serving/stream`,
-or by the thread that still runs its function: `Slot.end` in `_serving/call`, `Execution.end` in `_serving/batch_call`.
+or by the thread that still runs its function: `Slot.end_part` in `_serving/call`, `Execution.end` in `_serving/batch_call`.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from .._io import Signal
+
+SlotState: TypeAlias = Literal["new", "waiting", "running", "held", "given up", "over", "unloaded"]
+"""A new one is neither in the queue nor counted in `Limiter.running`. A running one has its slot, and may run on an event loop.
+
+One that is held has a part in a thread, or runs a batch. If its request is given up meanwhile, the slot stays taken until that ends.
+One that is over has gone back, was refused, or is not needed because its request shares another's call; if the model was unloaded while
+it waited, it says so.
+"""
+
+SlotEvent: TypeAlias = Literal["enter", "wait", "turn", "begin", "end part", "end", "give up", "share", "refuse", "unload"]
+"""It enters or waits, and has its turn. Parts begin and end; after the last one the request needs it no more. Its request ends and gives
+it up, or shares the call of another one. Slots that wait are refused when the server stops, or the model is unloaded.
+"""
+
+SlotAction: TypeAlias = Literal["take", "give back", "leave", "nothing"]
+"""What its limiter does because of an event. One that leaves had no slot, but it used the handler."""
+
+_TABLE: Final[tuple[tuple[SlotEvent, tuple[SlotState, ...], SlotAction, SlotState | None], ...]] = (
+    ("enter", ("new",), "take", "running"),
+    ("wait", ("new",), "nothing", "waiting"),
+    ("turn", ("waiting",), "take", "running"),
+    #
+    ("begin", ("running",), "nothing", "held"),
+    ("begin", ("over", "unloaded"), "nothing", None),
+    ("end part", ("held",), "nothing", "running"),
+    ("end part", ("given up",), "give back", "over"),
+    ("end", ("held", "given up"), "give back", "over"),
+    #
+    ("give up", ("new", "waiting"), "leave", "over"),
+    ("give up", ("running",), "give back", "over"),
+    ("give up", ("held",), "nothing", "given up"),
+    ("give up", ("given up", "over", "unloaded"), "nothing", None),
+    #
+    ("share", ("waiting",), "nothing", "over"),
+    ("refuse", ("waiting",), "leave", "over"),
+    ("unload", ("waiting",), "leave", "unloaded"),
+)
+"""What each event does in some states, and the next state; None if the state does not change."""
+
+SLOT_TRANSITIONS: Final[Mapping[SlotEvent, Mapping[SlotState, tuple[SlotAction, SlotState]]]] = {
+    event: {state: (action, after or state) for same, states, action, after in _TABLE if same == event for state in states}
+    for event, *_ in _TABLE
+}
+"""All that can happen to a slot: what each event does in each state. Any other event in a state is an error of this package."""
 
 
 class Uses(msgspec.Struct, eq=False):
@@ -31,41 +77,31 @@ class Uses(msgspec.Struct, eq=False):
 class Slot(msgspec.Struct, eq=False):
     """One request's slot, and its use of the handler. The request enters, waits for its turn and runs; then both go back, exactly once.
 
-    At its end the request gives the slot up, also on cancellation. If its function still runs in a thread, the slot stays taken until the
-    function returns.
+    At its end the request gives the slot up, also on cancellation.
     """
 
     limiter: Limiter
     uses: Uses  # those of the handler
     turn: Signal | None = None  # set when its turn has come, or never will; None if it came at once
-    is_waiting: bool = False
-    is_running: bool = False  # it was counted in `Limiter.running`
-    is_over: bool = False  # it has gone back, was refused, or is not needed because its request shares another's call
-    in_thread: bool = False
-    is_given_up: bool = False
-    is_unloaded: bool = False  # it was refused because the model was unloaded
+    state: SlotState = "new"  # to change it, hold the limiter's lock
 
     def begin(self) -> bool:
-        """True if a thread may start its part, which `end`s then; False if the request was given up or refused."""
-        with self.limiter.lock:
-            if self.is_over:
-                return False
-            self.in_thread = True
-            return True
+        """True if a thread may start its part, which it ends then; False if the request was given up or refused."""
+        with self.limiter.lock:  # once it is released, the request may give the slot up
+            self.limiter.change(self, "begin")
+            return self.state == "held"
 
-    def end(self, *, is_last: bool) -> None:
+    def end_part(self, *, is_last: bool) -> None:
         """End the thread's part. The slot goes back if that was the last part, or the request has given it up."""
-        with self.limiter.lock:
-            self.in_thread = False
-            signals = self.limiter.take_back(self) if is_last or self.is_given_up else ()
-        for signal in signals:
-            signal.set()
+        self._record("end" if is_last else "end part")
 
     def give_up(self) -> None:
         """End the request. The slot goes back now, or as soon as the thread's part has ended."""
+        self._record("give up")
+
+    def _record(self, event: SlotEvent) -> None:
         with self.limiter.lock:
-            self.is_given_up = True
-            signals = () if self.in_thread else self.limiter.take_back(self)
+            signals = self.limiter.change(self, event)
         for signal in signals:
             signal.set()
 
@@ -109,25 +145,28 @@ class Limiter:
         `_serving.failures` makes the 503 of a call that has not entered, and the 504 of a call that is late.
         """
         if may_run and self.running < self.max_concurrency and not (self._queue and may_wait):
-            self.running += 1
-            slot.is_running = True
+            self.change(slot, "enter")
             return True
         if not may_wait or self.is_full():
             return False
-        slot.turn, slot.is_waiting = Signal(), True
+        slot.turn = Signal()
+        self.change(slot, "wait")
         self._queue[slot] = None
         return True
 
-    def take_back(self, slot: Slot) -> list[Signal]:
-        """Take a slot back, unless it is left already. The caller holds the lock, and then sets the signals that this returns."""
+    def change(self, slot: Slot, event: SlotEvent) -> Sequence[Signal]:
+        """Record what happens to a slot. The caller holds the lock, and then sets the signals that this returns."""
+        action, slot.state = SLOT_TRANSITIONS[event][slot.state]
+        if action == "take":
+            self.running += 1
+            return ()
+        if action == "nothing":
+            return ()
+        if action == "give back":
+            self.running -= 1
         signals: list[Signal] = []
-        if slot.is_over:
-            return signals
-        slot.is_over = True
         if slot.turn is not None:
-            slot.is_waiting = False
             self._remove(slot)
-        self.running -= slot.is_running
         if self._queue:
             signals = self._give_turns()
         elif self._idle and not self.running:
@@ -151,8 +190,7 @@ class Limiter:
                 break
             assert slot.turn is not None  # it waits
             del self._queue[slot]
-            slot.is_waiting, slot.is_running = False, True
-            self.running += 1
+            self.change(slot, "turn")
             turns.append(slot.turn)
         return turns
 
@@ -171,8 +209,7 @@ class Limiter:
         with self.lock:
             for slot in list(self._queue):
                 assert slot.turn is not None  # it waits
-                slot.is_unloaded = is_unloaded
-                signals += [slot.turn, *self.take_back(slot)]
+                signals += [slot.turn, *self.change(slot, "unload" if is_unloaded else "refuse")]
         for signal in signals:
             signal.set()
 

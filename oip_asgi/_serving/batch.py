@@ -46,7 +46,7 @@ async def answer_in_batch(call: Call[T], io: IO) -> T:
     try:
         if slot.turn is not None and not _join_batch(member, slot, limiter):
             await _wait_for_turn(call, slot, slot.turn, limiter, io)
-        if not slot.is_over:
+        if slot.state == "running":
             if call.handler.kind == "async":
                 await _run_apart(Execution(limiter, slot, member), member, io)
             elif call.handler.kind == "inline":
@@ -91,7 +91,7 @@ async def wait_within_calls(call: Call[Any], turn: Signal, io: IO) -> None:
         try:
             await io.wait(turn, call.latest_turn)
         except DeadlinePassed:
-            if call.slot.is_waiting:
+            if call.slot.state == "waiting":
                 raise make_chain_error(call.model) from None
 
 

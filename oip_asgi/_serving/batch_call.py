@@ -138,7 +138,7 @@ class Execution:
         """Give the slot back and wake all requests. A second call does nothing."""
         slot, self._slot = self._slot, None
         if slot is not None:
-            slot.end(is_last=True)
+            slot.end_part(is_last=True)
             for member in self._members:
                 member.execution = None
                 if member.done is not None:

@@ -217,7 +217,7 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
                 raise DeadlinePassed from error
             raise
         finally:
-            self.slot.end(is_last=is_last)
+            self.slot.end_part(is_last=is_last)
 
     def decode_in_thread(self) -> None:
         """Decode the request, and make the arguments."""
@@ -233,7 +233,7 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
             except Exception as error:
                 raise ModelRaised from error
         finally:
-            self.slot.end(is_last=False)
+            self.slot.end_part(is_last=False)
 
     def encode_in_thread(self, response: InferenceResponse | None, *, is_last: bool = True) -> T:
         """`encode` a response, which is made of the `result` if there is none yet, and give the slot back after the last one."""
@@ -242,7 +242,7 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
         try:
             return self.encode(respond_late(self) if response is None else response)
         finally:
-            self.slot.end(is_last=is_last)
+            self.slot.end_part(is_last=is_last)
 
     # The end
 

@@ -47,10 +47,10 @@ def leave_call(token: Token[CallStack]) -> None:
 
 def find_callers() -> list[Model]:
     """Find the models within whose calls this code runs, the outermost first."""
-    return [model for model, slot, _ in current_calls() if not slot.is_over]
+    return [model for model, slot, _ in current_calls() if slot.state != "over"]
 
 
 def find_latest_turn(now: float) -> float:
     """When a call that is made within others gives up waiting for a slot: models that wait for each other would do so for ever."""
-    deadline = next((deadline for _, slot, deadline in reversed(current_calls()) if not slot.is_over), math.inf)
+    deadline = next((deadline for _, slot, deadline in reversed(current_calls()) if slot.state != "over"), math.inf)
     return now + MOST_SECONDS if deadline == math.inf else deadline

@@ -65,7 +65,7 @@ def _as_error(call: Call[Any], failure: Exception) -> InferenceError:
     if type(failure) is DeadlinePassed:
         return _make_late_error(call, failure.__cause__)
     if type(failure) is Stopped:
-        if call.slot.is_unloaded:
+        if call.slot.state == "unloaded":
             return call.model.lifecycle.make_refusal("it was unloaded")
         return make_stopping_error(call.model)
     return _make_model_error(call, failure.__cause__ or failure, is_logged=isinstance(failure, ModelRaised) and failure.is_logged)
@@ -73,7 +73,7 @@ def _as_error(call: Call[Any], failure: Exception) -> InferenceError:
 
 def _make_late_error(call: Call[Any], raised: BaseException | None) -> TimedOut:
     fields, request = call.log_fields(), name_request(call.timings.id)
-    has_begun = call.timings.started or call.slot.in_thread  # a thread has taken it just now
+    has_begun = call.timings.started or call.slot.state in ("held", "given up")  # a thread has taken it just now
     waited = "" if has_begun else ": the request still waited for its turn, and had not begun to run"
     logger.warning("%s took more than %g seconds for %s%s", call.model, call.seconds, request, waited, extra=fields)
     if raised is not None:

@@ -75,7 +75,7 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
                 await io.run(call.decode_in_thread, "conversion", slot.turn, call.deadline)
             elif slot.turn is not None:
                 await io.wait(slot.turn, call.deadline)
-            if slot.is_over:
+            if slot.state != "running":
                 raise Stopped
             if not call.timings.started:
                 call.timings.started = call.timings.entered if slot.turn is None else engine.clock()
@@ -202,7 +202,7 @@ def _enter_slot(call: Call[Any]) -> None:
     may_run = not model.options.max_batch_delay or not may_wait
     if not model.limiter.enter(call.slot, may_run, may_wait):
         raise make_busy_error(model)
-    if within and call.slot.is_waiting:
+    if within and call.slot.state == "waiting":
         call.latest_turn = find_latest_turn(engine.clock())
 
 
@@ -211,7 +211,7 @@ def end_call(call: Call[Any]) -> None:
     timings = call.timings
     if timings.returned - timings.called > HELD_SECONDS:
         note_long(call.model, call.handler, timings.returned - timings.called, is_on_loop=call.engine.is_on_loop)
-    if not call.slot.is_over:
+    if call.slot.state != "over":
         call.slot.give_up()
     call.model.statistics.record("ok", timings, timings.answered)
     if call.span is not None:
@@ -222,7 +222,7 @@ def end_call(call: Call[Any]) -> None:
 
 def _fail_call(call: Call[Any], error: E, cause: BaseException | None = None) -> E:
     """End a call with an error, and return the error."""
-    if not call.slot.is_over:
+    if call.slot.state != "over":
         call.slot.give_up()
     return call.note(error, cause)
 

@@ -146,7 +146,7 @@ class _StreamedRequest(Generic[T]):
         if call.handler.kind == "async stream":
             if slot.turn is not None:
                 await self._io.wait(slot.turn, call.deadline)
-            if slot.is_over:
+            if slot.state != "running":
                 raise Stopped
 
     async def encode_elsewhere(self, item: _Item[T]) -> T:
@@ -308,7 +308,7 @@ class _Generator(Generic[T]):
         call = self._call
         with self._lock:
             is_given_up = self._is_given_up
-            if is_given_up or call.slot.is_over:
+            if is_given_up or call.slot.state != "running":
                 raise Stopped
             self.is_in_thread = True
         try:

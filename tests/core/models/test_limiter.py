@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from oip_asgi import InferenceError, InferenceServer
 from tests.support.batching import Held, rows, told
+from tests.support.inside.models import SLOT_TRANSITIONS, Limiter, Slot, SlotEvent, SlotState, Uses
 from tests.support.metrics import is_idle, waiting_calls
 from tests.support.talk import until
 
@@ -47,6 +50,40 @@ def test_who_gives_up_in_the_queue_is_passed_over(most: int) -> None:
     assert sorted(order[:most]) == list(range(most))
     assert sorted(order[most:]) == [most + 1, most + 2]
     assert is_idle(server)
+
+
+def test_every_state_of_a_slot_is_reached_and_only_two_are_its_end() -> None:
+    moves = {(before, after) for does in SLOT_TRANSITIONS.values() for before, (_, after) in does.items() if before != after}
+    states = set(get_args(SlotState))
+    assert {after for _, after in moves} == states - {"new"}
+    assert states - {before for before, _ in moves} == {"over", "unloaded"}
+    assert set(SLOT_TRANSITIONS["give up"]) == states
+    assert set(SLOT_TRANSITIONS) == set(get_args(SlotEvent))
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["enter", "begin", "end part", "end", "give up", "unload"]))))
+def test_whatever_happens_to_slots_each_goes_back_once_and_the_next_has_its_turn(steps: list[tuple[int, str]]) -> None:
+    limiter, uses = Limiter(2, 2), Uses(5)
+    slots = [Slot(limiter, uses) for _ in range(5)]
+    for place, step in steps:
+        slot = slots[place]
+        if step == "enter" and slot.state == "new":
+            limiter.enter(slot)
+        elif step == "begin" and slot.state in ("running", "over", "unloaded"):
+            has_gone = slot.state != "running"
+            assert slot.begin() is not has_gone
+        elif step in ("end part", "end") and slot.state in ("held", "given up"):
+            slot.end_part(is_last=step == "end")
+        elif step == "give up":
+            slot.give_up()
+        elif step == "unload":
+            limiter.refuse_waiting(is_unloaded=True)
+        states = [slot.state for slot in slots]
+        assert limiter.running == sum(state in ("running", "held", "given up") for state in states) <= 2
+        assert limiter.waiting == states.count("waiting")
+        assert limiter.running == 2 or not limiter.waiting
+        assert uses.count == 5 - states.count("over") - states.count("unloaded")
+        assert all(slot.turn is None or slot.turn.is_set() is (slot.state != "waiting") or slot.state == "over" for slot in slots)
 
 
 LONG: dict[str, Any] = {"max_batch_delay": 60.0}
