@@ -93,15 +93,15 @@ class Slot(msgspec.Struct, eq=False):
 
     def end_part(self, *, is_last: bool) -> None:
         """End the thread's part. The slot goes back if that was the last part, or the request has given it up."""
-        self._record("end" if is_last else "end part")
+        with self.limiter.lock:
+            signals = self.limiter.change(self, "end" if is_last else "end part")
+        for signal in signals:
+            signal.set()
 
     def give_up(self) -> None:
         """End the request. The slot goes back now, or as soon as the thread's part has ended."""
-        self._record("give up")
-
-    def _record(self, event: SlotEvent) -> None:
         with self.limiter.lock:
-            signals = self.limiter.change(self, event)
+            signals = self.limiter.change(self, "give up")
         for signal in signals:
             signal.set()
 

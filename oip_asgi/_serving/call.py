@@ -6,7 +6,7 @@ Plain functions: `pipeline` decides which one runs in which thread, and when.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -28,7 +28,7 @@ from .._protocol.log import log_fields, log_raised, name_request
 from .._protocol.response_headers import ResponseHeaders
 from .._protocol.tensor_bytes import SMALL
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, are_short
-from .call_stack import current_calls, enter_call, leave_call, reset_calls, set_calls
+from .call_stack import current_calls, leave_call, reset_calls, set_calls
 from .decoding import Decoded, decode
 from .engine import Engine
 from .held_loop import measure_steps
@@ -37,6 +37,7 @@ from .record import Span, record_failure, within
 from .wire_format import Head, WireFormat
 
 T = TypeVar("T")
+R = TypeVar("R")
 E = TypeVar("E", bound=BaseException)
 
 _Arguments: TypeAlias = tuple[list[Any], dict[str, Any]]
@@ -104,44 +105,30 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
             self.seconds = decoded.seconds
             self.deadline = min(self.deadline, since + decoded.seconds)
 
-    def run(self) -> InferenceResponse | None:
-        """Call the function. None if its `result` is to become the response in a worker thread."""
-        token = set_calls((*current_calls(), (self.model, self.slot, self.deadline)))
-        try:
-            args, kwargs = self.arguments or self.decoded.binding.make_arguments(self.decoded)
-            self.arguments = None
-            timings, clock = self.timings, self.engine.clock
-            timings.called = clock()
-            result = self.handler.function(*args, **kwargs)
-            timings.returned = clock()
-            del args, kwargs
-            return self.respond(result) if self.handler.kind == "thread" else respond_here(self, result)
-        except InferenceError:
-            raise
-        except Exception as error:
-            raise ModelRaised from error
-        finally:
-            reset_calls(token)
+    def _make_arguments(self) -> _Arguments:
+        return self.decoded.binding.make_arguments(self.decoded)
 
-    async def run_async(self) -> InferenceResponse | None:
+    def _keep_arguments(self, arguments: _Arguments) -> None:
+        self.arguments = arguments
+
+    def call_function(self) -> Any:
+        """Call the function, and note when. Only within `call_model`."""
+        args, kwargs = self.arguments or self.decoded.binding.make_arguments(self.decoded)
+        self.arguments = None
+        self.timings.called = self.engine.clock()
+        return self.handler.function(*args, **kwargs)
+
+    def run(self) -> InferenceResponse | None:
+        """Call a plain function. None if its `result` is to become the response in a worker thread."""
+        return call_model(self, Call.call_function, Call._respond_to)
+
+    def run_async(self) -> Coroutine[Any, Any, InferenceResponse | None]:
         """`run` for a coroutine function."""
-        token = enter_call(self.model, self.slot, self.deadline)
-        try:
-            args, kwargs = self.arguments or self.decoded.binding.make_arguments(self.decoded)
-            self.arguments = None
-            timings, clock = self.timings, self.engine.clock
-            timings.called = clock()
-            awaitable = self.handler.function(*args, **kwargs)
-            result = await (measure_steps(awaitable, self.model, self.handler, clock) if self.handler.watch.is_measured else awaitable)
-            timings.returned = clock()
-            del args, kwargs
-            return respond_here(self, result)
-        except InferenceError:
-            raise
-        except Exception as error:
-            raise ModelRaised from error
-        finally:
-            leave_call(token)
+        return call_model_async(self, Call.call_function, Call._respond_to)
+
+    def _respond_to(self, result: Any) -> InferenceResponse | None:
+        self.timings.returned = self.engine.clock()
+        return self.respond(result) if self.handler.kind == "thread" else respond_here(self, result)
 
     def respond(self, result: Any) -> InferenceResponse:
         """Make the response from a result. The model may change its own memory afterwards: the response stays the same."""
@@ -226,12 +213,7 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
         try:
             self.timings.started = self.engine.clock()
             self.decode()
-            try:
-                self.arguments = self.decoded.binding.make_arguments(self.decoded)
-            except InferenceError:
-                raise
-            except Exception as error:
-                raise ModelRaised from error
+            call_model(self, Call._make_arguments, Call._keep_arguments)
         finally:
             self.slot.end_part(is_last=False)
 
@@ -271,6 +253,45 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
             why = "after its timeout" if self.engine.clock() >= self.deadline else "when nobody waited for its answer any more"
             with within(self.span):
                 log_raised(error.__cause__ or error, text, self.model, request, why, extra=self.log_fields())
+
+
+def call_model(call: Call[Any], begin: Callable[[Call[Any]], Any], take: Callable[[Call[Any], Any], R]) -> R:
+    """Call code of a model, and take its result, within the stack of calls. What it raises is `ModelRaised`, or for the client already."""
+    token = set_calls((*current_calls(), (call.model, call.slot, call.deadline)))
+    try:
+        return take(call, begin(call))
+    except InferenceError:
+        raise
+    except Exception as error:
+        raise ModelRaised from error
+    finally:
+        reset_calls(token)
+
+
+async def call_model_async(
+    call: Call[Any],
+    begin: Callable[[Call[Any]], Awaitable[Any]],
+    take: Callable[[Call[Any], Any], R],
+    end: type[Exception] = InferenceError,
+    *,
+    goes_on: bool = False,
+) -> R:
+    """`call_model` for what is begun and then awaited. An error that is its `end` stays as it is.
+
+    How long each step holds the event loop is measured if a call of the model took long before; that `goes_on` with its next call.
+    """
+    token = set_calls((*current_calls(), (call.model, call.slot, call.deadline)))
+    try:
+        awaitable, handler = begin(call), call.handler
+        if handler.watch.is_measured:
+            awaitable = measure_steps(awaitable, call.model, handler, call.engine.clock, goes_on=goes_on)
+        return take(call, await awaitable)
+    except (InferenceError, end):
+        raise
+    except Exception as error:
+        raise ModelRaised from error
+    finally:
+        leave_call(token)
 
 
 def run_in_span(call: Call[Any]) -> InferenceResponse | None:

@@ -24,11 +24,10 @@ from .._protocol.errors import InferenceError, InvalidRequest, ModelFailed, Time
 from .._protocol.log import log, log_raised, logger, name_request
 from .._protocol.tensors import InferenceResponse
 from .batch import wait_within_calls
-from .call import Call, ModelRaised, may_encode_here, respond_here
-from .call_stack import current_calls, leave_call, set_calls
+from .call import Call, call_model, call_model_async, may_encode_here, respond_here
+from .call_stack import enter_call
 from .engine import Engine
 from .failures import FAILURES, as_client_error, as_error
-from .held_loop import measure_steps
 from .pipeline import end_call, infer, let_in
 from .record import within
 from .wire_format import WireFormat
@@ -203,7 +202,7 @@ class _StreamedRequest(Generic[T]):
             return
         try:
             if closes and generator.made is not None:
-                if self._call.handler.kind == "async stream":
+                if generator.is_async:
                     await self._io.call_always(generator.close)
                 else:
                     await self._io.run_always(generator.close_in_thread, "model")
@@ -258,6 +257,7 @@ class _Generator(Generic[T]):
         """Whether a thread runs or closes it. Once it is given up, that thread closes it, and gives the slot back."""
         self.asked_at = self.returned_at = 0.0
         """When it was last asked for an item, and when it gave one, ended or failed; 0.0 before that."""
+        self.is_async = call.handler.kind == "async stream"
         self.made: Any = None
         """What the function returned; None before it was called."""
         self._call = call
@@ -270,30 +270,16 @@ class _Generator(Generic[T]):
 
     async def await_next(self) -> _Item[T] | None:
         """The next item; None after the last one. It is not encoded if that would take long."""
-        call, handler = self._call, self._call.handler
-        token = set_calls((*current_calls(), (call.model, call.slot, call.deadline)))
+        call = self._call
         asked_at = self.asked_at = self._clock()
         try:
-            if self.made is None:
-                self.made = self._create()
-            awaitable = self.made.__anext__()
-            if handler.watch.is_measured:
-                awaitable = measure_steps(awaitable, call.model, handler, self._clock, goes_on=self._count < _MEASURED)
-            item = await awaitable
-            if self._wants_one:
-                self._check_only(has_ended=False)
-            response = respond_here(call, item)
+            goes_on = self._count < _MEASURED
+            response = await call_model_async(call, self._ask, self._take, StopAsyncIteration, goes_on=goes_on)
         except StopAsyncIteration:
-            handler.watch.is_measured = False
-            if self._wants_one:
-                self._check_only(has_ended=True)
+            call.handler.watch.is_measured = False
+            self._take(call, _END)
             return None
-        except InferenceError:
-            raise
-        except Exception as error:
-            raise ModelRaised from error
         finally:
-            leave_call(token)
             returned_at = self.returned_at = self._clock()
         self._count += 1
         if returned_at >= self.until:  # if the function never awaits, no timer can interrupt it
@@ -314,19 +300,13 @@ class _Generator(Generic[T]):
         try:
             self.asked_at, self.returned_at = self._clock(), 0.0
             try:
-                context = self._context or self._begin()
-                item = context.run(next, self.made, _END)
-                if self._wants_one:
-                    self._check_only(has_ended=item is _END)
-                if item is _END:
-                    return None
-                response = call.respond(item)
-            except InferenceError:
-                raise
-            except Exception as error:
-                raise ModelRaised from error
+                # one context for all of its items: it may set a context variable, and reset it after a `yield`
+                context = self._context = self._context or copy_context()
+                response = context.run(call_model, call, self._ask, self._take)
             finally:
                 self.returned_at = self._clock()
+            if response is None:
+                return None
             self._count += 1
             if self.returned_at >= self.until:
                 raise DeadlinePassed
@@ -338,21 +318,21 @@ class _Generator(Generic[T]):
             if is_given_up:
                 self.close_in_thread()
 
-    def _begin(self) -> Context:
-        """Create the generator in a context for all of its items: it may set a context variable, and reset it after a `yield`."""
-        call, context = self._call, copy_context()
-        self._context = context
-        context.run(set_calls, (*current_calls(), (call.model, call.slot, call.deadline)))
-        self.made = context.run(self._create)
-        return context
+    def _ask(self, call: Call[T]) -> Any:
+        """Ask for the next item, or what is to be awaited for it."""
+        if self.made is None:
+            timings = call.timings
+            timings.started = timings.started or self._clock()  # it has begun already if a thread has decoded the request
+            self.made = call.call_function()
+        return self.made.__anext__() if self.is_async else next(self.made, _END)
 
-    def _create(self) -> Any:
-        call, timings = self._call, self._call.timings
-        timings.called = self._clock()
-        timings.started = timings.started or timings.called  # it has begun already if a thread has decoded the request
-        args, kwargs = call.arguments or call.decoded.binding.make_arguments(call.decoded)
-        call.arguments = None
-        return call.handler.function(*args, **kwargs)
+    def _take(self, call: Call[T], item: Any) -> InferenceResponse | None:
+        """Make the response of an item. None after the last one, or if a worker thread is to make it."""
+        if self._wants_one:
+            self._check_only(has_ended=item is _END)
+        if item is _END:
+            return None
+        return respond_here(call, item) if self.is_async else call.respond(item)
 
     def _check_only(self, *, has_ended: bool) -> None:
         """Check that there is one response, where one was asked for."""
@@ -381,6 +361,8 @@ class _Generator(Generic[T]):
             self.is_in_thread = True
         try:
             if self._context is not None and self.made is not None:
+                call = self._call
+                self._context.run(enter_call, call.model, call.slot, call.deadline)
                 self._context.run(self.made.close)
         except Exception as error:
             self.log_closing(error)
