@@ -99,6 +99,7 @@ class LoopTask:
         self._result: Future[Any] = Future()
         self.has_ended = False
         self._asked = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None  # where it runs, once it does
         self._loan = background.lend_thread()
         self._served = background.begin(self._serve(), self._loan)
         self._served.add_done_callback(self._end)
@@ -110,7 +111,7 @@ class LoopTask:
                 raise Stopped
             result = self._result = Future[T]()
         self._work = work
-        self._background.call_soon(self._asked.set)
+        self._background.call_soon(self._ask)
         try:
             self._loan.wait(result)
         except BaseException:  # such as KeyboardInterrupt, of this thread, which waits no longer
@@ -123,9 +124,13 @@ class LoopTask:
 
     def end(self) -> None:
         """End the task, and wait for that."""
-        self._background.call_soon(self._asked.set)
+        self._background.call_soon(self._ask)
         self._loan.wait(self._served)
         del self._served  # it refers to this: otherwise a cycle
+
+    def _ask(self) -> None:
+        if self._loop in (None, asyncio.get_running_loop()):  # else it was stopped, and there is a new one
+            self._asked.set()
 
     def _end(self, _: Future[None]) -> None:
         with self._lock:
@@ -133,6 +138,7 @@ class LoopTask:
         self._result.cancel()
 
     async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
         while True:
             self._loan.give_back()
             await self._wait_until_asked()
