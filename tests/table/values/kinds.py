@@ -66,7 +66,8 @@ def _argument(annotation: Any, family: str, **more: Any) -> Kind:
 
 def _field(annotation: Any, family: str, **more: Any) -> Kind:
     row = make_dataclass("Row", [("x", annotation)])
-    name = getattr(annotation, "__name__", str(annotation)).removeprefix("datetime.")
+    name = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+    name = name.removeprefix("datetime.")
     return Kind(f"field {name}", family, annotation=list[row], row=row, writes="list", **more)  # type: ignore[valid-type]  # made above
 
 
