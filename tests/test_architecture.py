@@ -101,10 +101,10 @@ def test_what_waits_is_awaited_and_never_handed_through_generators() -> None:
 
 
 BUDGETS: Final = {
-    "_protocol": 1179,
-    "_json": 586,
-    "_codecs": 1990,
-    "_rest": 492,
+    "_protocol": 1210,
+    "_json": 598,
+    "_codecs": 2093,
+    "_rest": 411,
     "_models": 2553,
     "_serving": 2024,
     "_runtime": 1194,
@@ -113,7 +113,7 @@ BUDGETS: Final = {
     "_http": 656,
     "_grpc": 1143,
     "_hosts": 319,
-    "client": 2127,
+    "client": 2115,
     "mlserver": 771,
     "_command": 307,
     "prometheus.py": 188,
@@ -128,21 +128,22 @@ BUDGETS: Final = {
 KNOWN_IN: Final = {
     "pd_json": """
         _codecs/column_dtypes.py _codecs/column_reading.py _codecs/column_writing.py _codecs/dataframes.py
-        _codecs/plain.py _docs/json_schemas.py _json/checked_data.py _models/estimators.py _protocol/specs.py
-        _serving/batch.py client/_clients.py client/_declarations.py client/check.py client/score.py specs.py
+        _codecs/plain.py _docs/json_schemas.py _json/checked_data.py _models/estimators.py _protocol/kinds.py
+        _protocol/specs.py _serving/batch.py client/check.py client/score.py specs.py
     """,
     "NaT": """
-        _codecs/column_dtypes.py _codecs/column_writing.py _codecs/dates.py _codecs/rows.py _json/checked_data.py
+        _codecs/column_dtypes.py _codecs/column_writing.py _codecs/dates.py _codecs/entering.py _codecs/rows.py
+        _json/checked_data.py
     """,
     "FIRST_ROUNDED": """
-        _codecs/values.py _protocol/datatypes.py _protocol/specs.py _protocol/to_array.py _rest/generate.py
+        _codecs/entering.py _codecs/plain.py _protocol/datatypes.py _protocol/specs.py _protocol/to_array.py
     """,
     "pandas": """
         _codecs/base.py _codecs/column_dtypes.py _codecs/column_reading.py _codecs/column_writing.py
-        _codecs/content_types.py _codecs/dataframes.py _codecs/dates.py _codecs/plain.py _codecs/rows.py
-        _codecs/values.py _command/targets.py _models/columns.py _models/estimators.py _models/handler.py
-        _models/results.py _protocol/limits.py _protocol/to_array.py _rest/generate.py client/__main__.py
-        client/_clients.py client/_row_files.py client/score.py server.py specs.py
+        _codecs/content_types.py _codecs/dataframes.py _codecs/dates.py _codecs/entering.py _codecs/plain.py
+        _codecs/rows.py _codecs/values.py _command/targets.py _models/columns.py _models/estimators.py
+        _models/handler.py _models/results.py _protocol/kinds.py _protocol/limits.py _protocol/to_array.py
+        client/__main__.py client/_clients.py client/_row_files.py client/score.py server.py specs.py
     """,
 }
 """The files of the package that know a thing of the values, each of which has to change with it. No other file may know it."""

@@ -40,7 +40,7 @@ from .column_dtypes import (
     to_points,
 )
 from .dates import CALENDAR, NANOSECONDS, are_between, read_points
-from .plain import Base64Codec, PandasJSONCodec, StringCodec
+from .plain import Base64Codec, PandasJSONCodec, StringCodec, read_beside_missing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,12 +67,13 @@ def apply_declaration(tensor: Tensor, spec: TensorSpec | None) -> Tensor:
         raise InvalidRequest(
             f"{here} has the content_type {show(sent)}, but the model declares {show(declared)}: expected {' or '.join(readable)}, or none"
         )
-    if sent == PandasJSONCodec.content_type and declared == StringCodec.content_type:
+    are_texts = declared == StringCodec.content_type or (declared is None and spec.dtype.hasobject and spec.other_datatypes is None)
+    if sent == PandasJSONCodec.content_type and are_texts:
         for index, text in enumerate(() if is_missing else array.ravel()):
             if text.strip() != b"null" and text.strip()[:1] != b'"':
                 raise InvalidRequest(f"{here}: element {index} is {show(text.strip())}: expected the JSON text of a string, or null")
         # nulls alone would not show that it is one of strings
-        parameters = {DTYPE: str(find_default_dtype(declared)), **parameters}
+        parameters = {DTYPE: str(find_default_dtype(StringCodec.content_type)), **parameters}
     return make_tensor(tensor.name, array, parameters)
 
 
@@ -134,11 +135,12 @@ def _read_strings(tensor: Tensor) -> Any:
 def _read_json(tensor: Tensor) -> Any:
     import pandas as pd
 
-    values = PandasJSONCodec.decode_input(tensor)
-    dtype, classes = tensor.parameters.get(DTYPE), set(map(type, values))
+    dtype: Any = tensor.parameters.get(DTYPE)
+    values = read_beside_missing(tensor, MASKED[dtype].kind if dtype in MASKED else "O")
+    classes = set(map(type, values))
     if dtype in MASKED and classes <= {bool if dtype == "boolean" else int, NoneType}:
         try:
-            return pd.Series(pd.array(values, dtype=dtype))  # type: ignore[call-overload]
+            return pd.Series(pd.array(values, dtype=dtype))
         except (TypeError, ValueError, OverflowError) as error:
             raise InvalidRequest(f"column {show(tensor.name)} cannot be {dtype}, as its {DTYPE} says: {error}") from None
     return pd.Series(values) if values and dtype not in OBJECT_DTYPES and classes <= {str, NoneType} else _make_objects(values)

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from .._json.text import MAX_DEPTH, check_unseen
-from .._protocol.datatypes import Array
+from .._protocol.datatypes import FIRST_ROUNDED, Array
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import Tensor
 from .._protocol.to_array import object_array
@@ -133,6 +133,17 @@ class PandasJSONCodec(InputCodec[list[Any]]):
             with suppress(msgspec.DecodeError, UnicodeDecodeError):  # the error of the loop below names the element
                 return list(map(_decode, texts))
         return decode_elements(request_input, _from_text, cls.content_type, "JSON")
+
+
+def read_beside_missing(tensor: Tensor, kind: str) -> list[Any]:
+    """The values of JSON texts of which some may be null, as data of such a kind of dtype: 2.0 is a whole number, 0 and 1 are booleans."""
+    values = PandasJSONCodec.decode_input(tensor)
+    classes = {*map(type, values)}
+    if kind in "iu" and float in classes:
+        return [int(each) if type(each) is float and each.is_integer() and abs(each) < FIRST_ROUNDED else each for each in values]
+    if kind == "b" and int in classes:
+        return [each == 1 if type(each) is int and each in (0, 1) else each for each in values]
+    return values
 
 
 def _to_texts(values: Sequence[Any], name: str) -> list[bytes]:

@@ -31,7 +31,7 @@ from .._turns import take_turns
 from .base import bytes_of, find_class
 from .column_dtypes import DTYPE
 from .dates import NO_DATE, DatetimeCodec
-from .plain import Base64Codec, PandasJSONCodec, StringCodec
+from .plain import Base64Codec, PandasJSONCodec, StringCodec, read_beside_missing
 
 Schema: TypeAlias = dict[str, Any]
 """A JSON Schema."""
@@ -138,7 +138,7 @@ class Field(NamedTuple):
     def _read(self, tensor: Tensor) -> list[Any]:
         kind, of, content_type = _KINDS[self.of], self.of, tensor.parameters.get("content_type")
         if content_type == PandasJSONCodec.content_type and of is not types.BytesType:
-            values = PandasJSONCodec.decode_input(tensor)
+            values = read_beside_missing(tensor, DTYPES[kind.datatype].kind)
             return self.read_texts(values) if self.is_date else values
         if tensor.array.dtype.hasobject is not (kind.datatype == "BYTES"):
             raise InvalidRequest(f"{show(tensor.name)} has datatype {tensor.datatype}: expected {kind.datatype}")

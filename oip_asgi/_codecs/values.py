@@ -5,7 +5,7 @@ Numbers become INT64, UINT64 or FP64, unless a declaration says what they become
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping
 from datetime import date, datetime
 from types import NoneType
 from typing import Any, Final
@@ -13,26 +13,28 @@ from typing import Any, Final
 import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
-from .._protocol.datatypes import FIRST_ROUNDED, FLOATING, NUMBERS, Array, cast, find_overflow, make_integer_array
+from .._protocol.datatypes import FLOATING, NUMBERS, widen
 from .._protocol.errors import InvalidRequest, ModelFault, show
 from .._protocol.schemas import Parameters
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import Tensor, make_tensor, to_plain
-from .._protocol.to_array import as_array, check_exact, to_wire_array
+from .._protocol.to_array import as_array, find_classes, to_wire_array
 from .base import AnyInputCodec
 from .column_writing import column_to_tensor
 from .content_types import Codecs
 from .dataframes import is_foreign_frame, is_frame, is_series
-from .dates import NO_DATE, DatetimeCodec
-from .plain import PandasJSONCodec, StringCodec
+from .dates import DatetimeCodec
+from .entering import enter
 from .rows import Rows, find_rows_of
 from .torch import replace_torch
 
-_UNENCODABLE: Final = (TypeError, ValueError, ModelFault, OverflowError)
+_UNENCODABLE: Final = (TypeError, ValueError, ModelFault, OverflowError, RecursionError)
 """What a codec raises if a value cannot be a tensor."""
 
-_HAVE_STAND_IN: Final = (None, "str", "datetime")
-"""Content types in whose columns something stands for what is missing."""
+_PLAIN: Final = (list, tuple, range, bool, int, float, str, bytes, datetime, date, dict, NoneType)
+"""What is no array by itself."""
+
+_OWN: Final = frozenset(_PLAIN) - {list, tuple, range}
 
 _MISSING: Final = (
     '; for a missing value in a column of a data frame, write pandas.Series(["a", None]), or pandas.Series([1, None], dtype="Int64")'
@@ -75,106 +77,63 @@ def to_inputs(
             continue
         if type(value) is not ndarray and (is_frame(value) or is_foreign_frame(value)):
             raise InvalidRequest(f"input {show(name)} is a data frame, whose columns are inputs: give it alone, not by a name")
-        spec = specs.get(name)
-        spec = None if spec is not None and spec.other_datatypes == "all" else spec
-        encode = _encode_column if name in columns and isinstance(value, (list, tuple)) else _encode_value
-        if lists and name in lists and type(value) is list and {*map(type, value)} == {list}:
-            encode = lists[name]
-        tensors.append(_make_tensor(encode, to_plain(name), value, spec, codecs))
+        key, spec = to_plain(name), specs.get(name)
+        try:
+            if lists and name in lists and type(value) is list and {*map(type, value)} == {list}:
+                tensors.append(lists[name](key, value, spec, codecs))
+            else:
+                tensors.append(_encode_value(key, value, spec, codecs, is_column=name in columns))
+        except InvalidRequest as error:
+            raise InvalidRequest(f"{error}{_suggest_value(value, spec)}") from None
+        except _UNENCODABLE as error:
+            text = str(error).removeprefix(f"tensor {key!r}: ")  # a codec says which one too
+            raise InvalidRequest(f"input {show(key)}: {text}{_suggest_value(value, spec)}") from error
     return tensors, {}
 
 
-def _make_tensor(encode: Callable[..., Tensor], name: str, value: Any, spec: TensorSpec | None, codecs: Codecs) -> Tensor:
-    try:
-        return encode(name, value, spec, codecs)
-    except _UNENCODABLE as error:
-        text = str(error).removeprefix(f"tensor {name!r}: ")  # a codec says which one too
-        raise InvalidRequest(f"input {show(name)}: {text}{_suggest_value(value, spec)}") from error
-
-
-def _encode_column(name: str, values: Sequence[Any], spec: TensorSpec | None, codecs: Codecs) -> Tensor:
-    """A list for a column. What is there has to be what a list without None has to be; then each None becomes what stands for it."""
-    is_there = [each is not None for each in values]
-    if all(is_there) or not _has_stand_in(values, spec):
-        return _encode_value(name, values, spec, codecs)
-    there = _encode_value(name, [each for each in values if each is not None], spec, codecs)
-    if spec is not None and not spec.takes(there.array.dtype):
-        return there  # refused later, as it is without None
-    if there.array.ndim != 1 or there.parameters.get("content_type") not in _HAVE_STAND_IN:
-        return _encode_value(name, values, spec, codecs)
-    if there.parameters.get("content_type") == DatetimeCodec.content_type:
-        elements = np.full(len(values), NO_DATE, object)
-        elements[is_there] = there.array
-        return make_tensor(name, elements, there.parameters)
-    found = iter(StringCodec.decode_input(there) if there.array.dtype.hasobject else there.array.tolist())
-    return PandasJSONCodec.encode_input(name, [next(found) if is_one else None for is_one in is_there])
-
-
-def _has_stand_in(values: Sequence[Any], spec: TensorSpec | None) -> bool:
-    """Whether None has a form of its own among such values; if not, it is NaN among numbers, null in JSON, or refused."""
-    if spec is None:
-        return not _are_numbers(values)
-    may_miss = spec.content_type in _HAVE_STAND_IN and spec.datatype not in FLOATING
-    return may_miss and (spec.datatype == "BYTES" or spec.pd_dtype is not None)
-
-
-def _encode_value(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs) -> Tensor:
+def _encode_value(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs, *, is_column: bool) -> Tensor:
     if isinstance(value, Tensor):
         return Tensor(name, value.array, dict(value.parameters))
-    if not isinstance(value, np.ndarray):
+    if not isinstance(value, ndarray):
         if is_series(value):
             return column_to_tensor(name, value)
         value = replace_torch(value)
-        codec = None if isinstance(value, np.ndarray) else _find_codec(value, spec, codecs)
+    if not isinstance(value, (ndarray, np.generic)):
+        codec = _find_codec(value, spec, codecs)
         if codec is not None:
             return codec.encode_input(name, value)
-    array = _make_array(value, spec)
-    if not isinstance(value, (np.ndarray, np.generic)) and spec is not None and array.dtype != spec.dtype:
-        array = _cast_numbers(name, array, spec)
-    return make_tensor(name, array, {})
+        is_open = spec is None or spec.other_datatypes == "all"
+        if isinstance(value, _PLAIN) and not (is_open and _has_one_dtype(value)):
+            return enter(name, _to_own(value), spec, is_json=False, is_column=is_column)
+        value = as_array(value)
+        if not is_open:
+            return enter(name, _to_own(value), spec, is_json=False, is_column=is_column)
+    array = to_wire_array(value)
+    return make_tensor(name, array.reshape(1) if isinstance(value, np.generic) else array, {})
 
 
 def _find_codec(value: Any, spec: TensorSpec | None, codecs: Codecs) -> AnyInputCodec | None:
-    if spec is not None and spec.content_type not in (None, "np"):
+    """The codec of the user that makes a tensor of a value."""
+    if spec is not None and codecs.is_users(str(spec.content_type)):
         return codecs.inputs[str(spec.content_type)]
-    return codecs.tensor_codec_for_value(value)
+    codec = codecs.tensor_codec_for_value(value)
+    return None if codec is DatetimeCodec else codec
 
 
-def _make_array(value: Any, spec: TensorSpec | None) -> Array:
-    array = as_array(value, None if spec is None or spec.other_datatypes else spec.dtype, takes_mixed=False)  # as JSON has it
-    if array.ndim and array.dtype.hasobject and (spec is None or spec.datatype in FLOATING):
-        elements = array.ravel().tolist()
-        if _are_numbers(elements) or (spec is not None and array.size and all(each is None for each in elements)):
-            array = array.astype(np.float64)  # None becomes NaN, as null in JSON
-            if spec is None:
-                check_exact(elements)
-    array = to_wire_array(array)
-    return array.reshape(1) if array.ndim == 0 and not isinstance(value, np.ndarray) else array
+def _has_one_dtype(value: Any) -> bool:
+    """Whether all elements of a list are numpy's of one dtype, which it then has."""
+    classes = find_classes(value) if isinstance(value, (list, tuple)) else set()
+    return len(classes) == 1 and all(issubclass(each, (np.number, np.bool_)) for each in classes)
 
 
-def _are_numbers(elements: Sequence[Any]) -> bool:
-    """Whether they are numbers, beside which may be None."""
-    kinds = set(map(type, elements)) - {NoneType}
-    return bool(kinds) and all(issubclass(kind, (int, float, np.integer, np.floating)) and kind is not bool for kind in kinds)
-
-
-def _cast_numbers(name: str, array: Array, spec: TensorSpec) -> Array:
-    """Convert numbers from a list to the declared datatype. Return other values as they are: they are refused later."""
-    dtype, kind = spec.dtype, array.dtype.kind
-    if dtype.kind in "iu" and kind == "f" and np.isnan(array).any():
-        raise InvalidRequest(f"input {show(name)} holds nan, which {spec.datatype} does not have{_MISSING}")
-    if array.size == 0:
-        return array.astype(dtype)
-    if dtype.kind in "iu" and kind in "iu":
-        return make_integer_array(array.ravel().tolist(), dtype, f"input {show(name)}").reshape(array.shape)
-    if spec.datatype in FLOATING and kind in "iuf":
-        converted = cast(array, dtype)
-        if kind in "iu" and spec.takes(array.dtype) and (np.abs(converted) >= FIRST_ROUNDED).any():
-            return array  # floats would round them
-        if find_overflow(array, converted).any():
-            raise InvalidRequest(f"input {show(name)} has values that are out of range for {spec.datatype}")
-        return converted
-    return array
+def _to_own(value: Any) -> Any:
+    """A value, or what a list holds, as one of Python's own classes."""
+    if isinstance(value, (list, tuple, range)):
+        return value if type(value) is list and _OWN.issuperset(map(type, value)) else list(map(_to_own, value))
+    if isinstance(value, (np.generic, ndarray)):
+        return value if value.dtype.kind == "M" else _to_own(widen(np.asarray(value)).tolist())
+    of = next((each for each in (str, bool, int, float, bytes) if isinstance(value, each)), type(value))
+    return value if type(value) is of else str.__str__(value) if of is str else of(value)
 
 
 def _suggest_value(value: Any, spec: TensorSpec | None) -> str:
@@ -183,6 +142,6 @@ def _suggest_value(value: Any, spec: TensorSpec | None) -> str:
     kinds = set(map(type, elements))
     if kinds & {date, np.datetime64} or (NoneType in kinds and (datetime in kinds or (spec and spec.content_type == "datetime"))):
         return _DATES
-    if NoneType not in kinds and kinds != {str, float}:  # such a float is NaN
+    if NoneType not in kinds and not (float in kinds and any(each != each for each in elements)):  # as NaN is not itself
         return ""
     return '; for a missing number, write float("nan")' if spec and spec.datatype in FLOATING else _MISSING

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from .._protocol.datatypes import DType, datatype_of
-from .._protocol.errors import InvalidRequest
+from .._protocol.errors import InvalidRequest, show
 from .text import ONLY_FLOATS, Unusual
 
 _EXPECTED: Final = {
@@ -28,6 +28,7 @@ _EXPECTED: Final = {
     "f": 'a number, null, "NaN", "Infinity" or "-Infinity"',
     "O": "a string",
 }
+_EXPECTED_OF_PYTHON: Final = {**_EXPECTED, "b": "True, False, 0 or 1", "f": "a number or None"}
 """For each kind of dtype, what errors call an element."""
 
 _MISSING_INTEGER: Final = (
@@ -64,11 +65,23 @@ class Form(msgspec.Struct, frozen=True):
     dtype: DType
     shape: tuple[int, ...]
     size: int  # how many elements it has
+    is_json: bool = True  # Python has objects for NaN and infinities
 
     @property
     def kind(self) -> str:
         """The kind of its values: BF16 counts as a float."""
         return "f" if self.dtype.kind == "V" else self.dtype.kind
+
+    def is_right(self, element: Any) -> bool:
+        """Whether an element is one of the datatype."""
+        cls, kind = type(element), self.kind
+        if cls is str:
+            return element in NAMES and self.is_json if kind == "f" else kind == "O" and _is_text(element)
+        if kind == "f":
+            return cls is int or element is None or (cls is float and not (self.is_json and math.isinf(element)))
+        if kind == "b":
+            return cls is bool or (cls is int and element in (0, 1))
+        return cls is int and kind in "ui"
 
     def make_mismatch_error(self, index: int, *, is_long: bool = False) -> InvalidRequest:
         """The error of data that do not have the shape, as far as is known from the element `index` on."""
@@ -135,10 +148,7 @@ def read(text: bytes, form: Form) -> list[Any]:
             problem = f"array {number} of dimension {axis} has {items} items, not {form.shape[axis]}"
             raise InvalidRequest(f"data: {problem}: expected {form}")
         return flat
-    kind = form.kind
-    for index, element in enumerate(value):
-        if not _is_right(element, kind):
-            _check_element(element, f"[{index}]", form)
+    check_elements(value, form, 0, is_nested=False)
     if len(value) != form.size:
         raise InvalidRequest(f"data has {len(value)} elements: expected {form}")
     return value
@@ -175,26 +185,18 @@ def read_flat(text: bytes, form: Form, first: int, *, is_nested: bool) -> list[A
         flat: list[Any] = _decode(text, form)
     except ValueError:
         raise form.make_mismatch_error(first) from None
-    kind = form.kind
+    check_elements(flat, form, first, is_nested=is_nested)
+    return flat
+
+
+def check_elements(flat: Sequence[Any], form: Form, first: int, *, is_nested: bool) -> None:
+    """Refuse the first element that is not one of the datatype."""
     for index, element in enumerate(flat, first):
-        if not _is_right(element, kind):
+        if not form.is_right(element):
             if index >= form.size:
                 raise form.make_mismatch_error(first, is_long=True)
             indices: Sequence[Any] = np.unravel_index(index, form.shape) if is_nested and form.shape else [index]
             _check_element(element, "".join(f"[{int(number)}]" for number in indices), form)
-    return flat
-
-
-def _is_right(element: Any, kind: str) -> bool:
-    """Whether an element is one of the datatype."""
-    cls = type(element)
-    if cls is str:
-        return element in NAMES if kind == "f" else kind == "O" and _is_text(element)
-    if kind == "f":
-        return cls is int or element is None or (cls is float and not math.isinf(element))
-    if kind == "b":
-        return cls is bool or (cls is int and element in (0, 1))
-    return cls is int and kind in "ui"
 
 
 def _is_text(element: str) -> bool:
@@ -207,13 +209,15 @@ def _is_text(element: str) -> bool:
 
 def _check_element(element: Any, path: str, form: Form) -> None:
     """Refuse an element that is not one of the datatype."""
-    kind = form.kind
-    if _is_right(element, kind):
+    if form.is_right(element):
         return
+    kind = form.kind
     if type(element) is list:
         raise InvalidRequest(f"data{path} is an array: expected {form}")
     datatype = str(datatype_of(form.dtype))
-    expected = f"expected {_EXPECTED[kind]} for {datatype}"
+    expected = f"expected {(_EXPECTED if form.is_json else _EXPECTED_OF_PYTHON)[kind]} for {datatype}"
+    if not form.is_json:
+        raise InvalidRequest(f"data{path} is {show(element)}: {expected}")
     if type(element) is float and kind == "f":
         raise InvalidRequest(f"data{path}: number out of range: {expected}")
     if type(element) is float and kind in "ui":

@@ -62,6 +62,9 @@ _FEW: Final = 500
 """How many slow numbers may be read on an event loop, which takes 6 milliseconds; and how many lists and strings a text may have, of which
 each is an object, that is read whole."""
 
+_INFINITE: Final = 2**1024
+"""The first whole number of which no float can be made."""
+
 _STEP: Final = 2**13
 """Elements that are written in one call."""
 
@@ -76,6 +79,15 @@ def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
     with suppress(*REFUSALS):
         return _read_quickly(whole, dtype, shape)
     return _pack_elements(checked_data.read(whole, checked_data.Form(dtype, shape, count(shape))), dtype, shape)
+
+
+def from_elements(flat: list[Any], dtype: DType, shape: tuple[int, ...], *, is_json: bool, is_wrong: bool = False) -> Array:
+    """Elements that JSON or Python has as an array. Errors say which of them is wrong, of which it may be known that there is one."""
+    if not is_wrong:
+        with suppress(Unusual):
+            return from_value(flat, dtype, shape)
+    checked_data.check_elements(flat, checked_data.Form(dtype, shape, len(flat), is_json), 0, is_nested=len(shape) > 1)
+    return _pack_elements(flat, dtype, shape)
 
 
 def is_short(text: Buffer) -> bool:
@@ -162,6 +174,9 @@ def _pack_elements(flat: list[Any], dtype: DType, shape: tuple[int, ...], first:
     # all are of the right type, so one of them is out of range
     if dtype.kind in "iu":
         make_integer_array(flat, dtype, "data", first)
+    for index, each in enumerate(flat, first):
+        if type(each) is int and abs(each) >= _INFINITE:
+            raise InvalidRequest(f"data: element {index} is out of range for {datatype_of(dtype)}")
     wide = np.array(flat, np.float64)
     index = int(np.argmax(find_overflow(wide, cast(wide, dtype))))
     raise InvalidRequest(f"data: element {first + index} is {wide[index]}, which is out of range for {datatype_of(dtype)}")

@@ -41,17 +41,17 @@ def to_wire_array(value: Any, preferred: DType | None = None) -> Array:
     return array.astype(wire)
 
 
-def as_array(value: Any, preferred: DType | None = None, *, takes_mixed: bool = True) -> Array:
+def as_array(value: Any, preferred: DType | None = None) -> Array:
     """`numpy.asarray`, but with text and bytes as Python objects, and whole numbers of lists as INT64, else as UINT64, never as floats.
 
-    An empty list has the `preferred` dtype. Whole numbers become floats, or unsigned, if such a dtype is preferred and they fit. If
-    `takes_mixed`, booleans of a list are numbers beside these, as numpy has it; else that is a TypeError.
+    An empty list has the `preferred` dtype. Whole numbers become floats, or unsigned, if such a dtype is preferred and they fit. Booleans
+    of a list are numbers beside these, as numpy has it.
     """
     if isinstance(value, ndarray):
         if type(value) is not ndarray and np.ma.is_masked(value):
             raise TypeError("a masked array with masked elements is no tensor: fill them, as in array.filled(0)")
         return np.asarray(value)
-    classes = _find_classes(value)
+    classes = find_classes(value)
     if any(issubclass(cls, (str, bytes)) for cls in classes):
         return np.asarray(value, object)
     try:
@@ -61,8 +61,6 @@ def as_array(value: Any, preferred: DType | None = None, *, takes_mixed: bool = 
             raise ValueError("its lists have different lengths: expected as many elements in each") from None
         raise
     kind = array.dtype.kind
-    if not takes_mixed and kind in "iuf" and len(classes) > 1 and not classes.isdisjoint((bool, np.bool_)):
-        raise TypeError("it has booleans and numbers: expected elements of one type")
     if not array.size:
         return array if preferred is None or not isinstance(value, (list, tuple)) else np.empty(array.shape, preferred)
     if kind in "fO" and all(issubclass(cls, (int, np.integer)) for cls in classes):
@@ -96,7 +94,7 @@ def _holds_integers(value: Any) -> bool:
     return str(dtype).casefold().removeprefix("u").startswith("int")
 
 
-def _find_classes(value: Any) -> set[type]:
+def find_classes(value: Any) -> set[type]:
     """The classes of the elements of lists. Those of an array of numbers are its scalars'."""
     if isinstance(value, ndarray):
         return {value.dtype.type if value.dtype.kind in "biuf" else ndarray}
@@ -105,7 +103,7 @@ def _find_classes(value: Any) -> set[type]:
     classes = set(map(type, value))
     nests = {cls for cls in classes if issubclass(cls, (list, tuple, ndarray))}
     if nests:
-        classes = (classes - nests).union(*[_find_classes(element) for element in value if type(element) in nests])
+        classes = (classes - nests).union(*[find_classes(element) for element in value if type(element) in nests])
     return classes
 
 

@@ -8,9 +8,8 @@ Specification: Triton's Generate Extension.
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from types import NoneType
 from typing import Any, Final
@@ -18,17 +17,16 @@ from typing import Any, Final
 import msgspec
 
 from .._codecs.dates import NO_DATE, DatetimeCodec
+from .._codecs.entering import enter
 from .._codecs.plain import PandasJSONCodec
 from .._codecs.rows_as_json import RowsAsJSON
-from .._json.flat_objects import Literal, list_leaves
-from .._json.tensor_data import from_json, from_value, to_value
-from .._json.text import ERRORS, NO_SCALARS, OF_TENSORFLOW, ONLY_FLOATS, Unusual
-from .._protocol.datatypes import DTYPES, FIRST_ROUNDED, FLOATING, Array, dtype_of
+from .._json.flat_objects import Literal
+from .._json.tensor_data import to_value
+from .._json.text import ERRORS, NO_SCALARS, OF_TENSORFLOW, ONLY_FLOATS
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, show
 from .._protocol.limits import NO_64_BITS, has_64_bits
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
-from .._protocol.to_array import check_exact
 
 RESERVED_INPUTS: Final = frozenset({"id", "parameters"})
 """Members of a request that are no inputs."""
@@ -73,16 +71,7 @@ def decode_request(
         if value is None and name in may_be_null:
             continue
         if name in names:
-            spec = declared.get(name)
-            spec = None if spec is not None and spec.other_datatypes == "all" else spec  # its elements decide
-            try:
-                value, more = _write_missing(value, spec) if name in columns else (value, {})
-                if more and spec is not None:
-                    spec = TensorSpec(name, "BYTES", spec.shape)
-                array = _read_input(value, spec)
-            except InvalidRequest as error:
-                raise InvalidRequest(f"input {show(name)}{error}") from None
-            inference.inputs.append(Tensor(name, array, more))
+            inference.inputs.append(enter(name, value, declared.get(name), is_json=True, is_column=name in columns))
             continue
         what = NO_SCALARS.get(type(value))
         if what is not None:
@@ -118,94 +107,6 @@ def _check_scalar(what: str, value: Any) -> Any:
     if type(value) is int and not has_64_bits(value):
         raise InvalidRequest(f"{what} {NO_64_BITS}")
     return value
-
-
-def _write_missing(value: Any, spec: TensorSpec | None) -> tuple[Any, dict[str, Any]]:
-    """Write null in a column as tensors of its kind have missing values. Returns the values, and the parameters that say so."""
-    values = value if type(value) is list else [value]
-    if spec is not None and spec.content_type == PandasJSONCodec.content_type:
-        return [each if isinstance(each, str) else json.dumps(each) for each in values], {}
-    if None not in values:
-        return value, {}
-    kinds = set(map(type, values))
-    if spec is None:
-        if kinds <= {str, NoneType} or kinds <= {bool, NoneType}:  # a column without any value is one of objects, as in pandas
-            return list(map(json.dumps, values)), {"content_type": PandasJSONCodec.content_type}
-        return [Literal("NaN") if each is None else each for each in values], {}
-    if spec.datatype == "BYTES" and spec.content_type == DatetimeCodec.content_type:
-        return [NO_DATE.decode() if each is None else each for each in values], {}
-    if spec.datatype in FLOATING:
-        return values, {}
-    are_texts = spec.datatype == "BYTES" and spec.content_type in (None, "str") and kinds <= {str, NoneType}
-    if are_texts or (spec.datatype != "BYTES" and spec.pd_dtype is not None and kinds <= {int, bool, NoneType}):
-        return list(map(json.dumps, values)), {"content_type": PandasJSONCodec.content_type}
-    return value, {}
-
-
-def _read_input(value: Any, spec: TensorSpec | None) -> Array:
-    """A member as an array. If its input is not declared, its elements decide the datatype. Errors go on after the name of the input."""
-    if type(value) in (dict, NoneType):
-        of = "" if spec is None else f" of {spec.datatype}"
-        raise InvalidRequest(f" is {NO_SCALARS[type(value)]}: expected a scalar or a list{of}")
-    is_scalar = type(value) is not list
-    leaves, shape = ([value], (1,)) if is_scalar else (list_leaves(value), _find_shape(value))
-    kinds = set(map(type, leaves))
-    if spec is None:
-        datatype = _find_datatype(kinds)
-        if datatype == "INT64" and max(leaves) >= 2**63:
-            datatype = "UINT64"
-        if datatype is None:
-            raise InvalidRequest(" has elements of several types: expected strings, numbers, or true and false")
-    else:
-        datatype = "BOOL" if kinds == {bool} and spec.takes(DTYPES["BOOL"]) else spec.datatype
-        if spec.other_datatypes == "numbers" and kinds == {int} and max(map(abs, leaves)) >= FIRST_ROUNDED:  # floats would round them
-            least, most = min(leaves), max(leaves)
-            datatype = "INT64" if least >= -(2**63) and most < 2**63 else "UINT64" if least >= 0 and most < 2**64 else datatype
-        if len(shape) < 2:  # one element, or a flat list, has whatever shape is declared
-            shape = _deduce_shape(shape[0], spec.shape)
-        elif len(shape) != len(spec.shape) or any(expected not in (-1, size) for expected, size in zip(spec.shape, shape, strict=True)):
-            raise InvalidRequest(f" is nested as {list(shape)}: expected a flat list, or {list(spec.shape)}")
-    if Literal in kinds and datatype not in FLOATING:
-        raise InvalidRequest(f": {ONLY_FLOATS}")
-    if math.inf in leaves or -math.inf in leaves:
-        raise InvalidRequest(": number out of range")
-    if float in kinds and datatype in ("INT64", "UINT64") and any(type(leaf) is float and abs(leaf) >= FIRST_ROUNDED for leaf in leaves):
-        raise InvalidRequest(": a whole number with a fraction or an exponent may have been rounded: expected its digits alone")
-    dtype = dtype_of(datatype)
-    try:
-        if spec is None and datatype == "FP64" and int in kinds:
-            check_exact(leaves)
-        if bool not in kinds:  # true and false would become numbers
-            with suppress(Unusual):
-                return from_value(leaves if is_scalar else value, dtype, shape)
-        return from_json(json.dumps(leaves if is_scalar else value).encode(), dtype, shape)
-    except (InvalidRequest, TypeError) as error:
-        text = f": {error}"
-        raise InvalidRequest(text.removeprefix(": data[0]") if is_scalar else text) from None
-
-
-def _find_shape(value: Any) -> tuple[int, ...]:
-    """The shape of lists, if the first of each level shows it."""
-    return (len(value), *_find_shape(value[0] if value else None)) if type(value) is list else ()
-
-
-def _find_datatype(kinds: set[type]) -> str | None:
-    """The datatype of an input that is not declared, by the types of its elements; None if they are of several kinds."""
-    of_numbers = "FP64" if kinds <= {int, float, Literal} else None
-    return next((datatype for kind, datatype in ((str, "BYTES"), (bool, "BOOL"), (int, "INT64")) if kinds == {kind}), of_numbers)
-
-
-def _deduce_shape(elements: int, declared: Sequence[int]) -> tuple[int, ...]:
-    """The shape of so many elements: the innermost -1 takes what the fixed dimensions leave, and any other -1 is 1."""
-    fixed = abs(math.prod(declared))  # each -1 changes the sign only
-    is_open = -1 in declared
-    if (elements % fixed if is_open and fixed else elements != fixed) or (is_open and not fixed and elements):
-        raise InvalidRequest(f" has {elements} elements, which do not fit the shape {list(declared)}")
-    left, shape = elements // fixed if fixed else 0, list(declared)
-    for axis in reversed(range(len(shape))):
-        if shape[axis] == -1:
-            shape[axis], left = left, 1
-    return tuple(shape)
 
 
 class FlatEncoder:

@@ -12,7 +12,7 @@ from .._protocol.schemas import RequestOutput
 from .._protocol.tensors import InferenceResponse
 from . import _questions as questions
 from ._blocking import iterate_at_once
-from ._declarations import Declarations, have_texts
+from ._declarations import Declarations, have_lists
 from ._http import HTTPLink
 from ._questions import MAX_BODY_BYTES, Options, Question
 
@@ -111,9 +111,8 @@ class Client:
             inputs: Values by name: arrays, lists of numbers, `str`, `bytes` or `datetime`, torch tensors, series of pandas, or a `Tensor`,
                 such as a codec makes one. Or a data frame, whose columns are the inputs; a list of
                 objects of a class, each a row (see `response.rows`); a list of `Tensor`; an `InferenceRequest`.
-                Numbers that are no array are sent as INT64 or FP64, and None among them as NaN. Before texts or `bytes` that are no
-                array are first sent to a model, its metadata is read, once: those of an input that it declares to be "base64" or
-                "pd_json" are encoded so.
+                A list becomes what the model declares: before the first one is sent to a model, its metadata is read, once. What is not
+                declared is INT64, FP64, BOOL, BYTES or dates, as its elements are, with None among numbers as NaN.
             version: The model's version; without it, the server chooses.
             parameters: The request's parameters: `str`, `int`, `float` or `bool`.
             outputs: The outputs that are asked for, by name or with parameters; without them, all.
@@ -134,8 +133,8 @@ class Client:
 
         Specification: Inference, Binary Tensor Data Extension.
         """
-        encoded = finish(self._declarations.find_encoded(self._link, model, version, timeout)) if have_texts(inputs) else {}
-        inference = questions.make_inference(encoded, self._limit, model, inputs, version, parameters, outputs, id, binary)
+        specs = finish(self._declarations.find(self._link, model, version, timeout)) if have_lists(inputs) else {}
+        inference = questions.make_inference(specs, self._limit, model, inputs, version, parameters, outputs, id, binary)
         return finish(self._link.infer(inference, timeout))
 
     def stream(self, model: str, inputs: Any, *, timeout: float | None = None, **options: Unpack[Options]) -> Generator[InferenceResponse]:
@@ -148,8 +147,8 @@ class Client:
             An iterator over the responses, each as soon as it arrives.
         """
         version = options.get("version")
-        encoded = finish(self._declarations.find_encoded(self._link, model, version, timeout)) if have_texts(inputs) else {}
-        return iterate_at_once(self._link.stream(questions.make_inference(encoded, self._limit, model, inputs, **options), timeout))
+        specs = finish(self._declarations.find(self._link, model, version, timeout)) if have_lists(inputs) else {}
+        return iterate_at_once(self._link.stream(questions.make_inference(specs, self._limit, model, inputs, **options), timeout))
 
     def metadata(self) -> dict[str, Any]:
         """The server's metadata: `name`, `version`, and `extensions`, such as "binary_tensor_data"."""
@@ -264,21 +263,21 @@ class AsyncClient:
         timeout: float | None = None,
         binary: bool = True,
     ) -> InferenceResponse:
-        encoded = await self._declarations.find_encoded(self._link, model, version, timeout) if have_texts(inputs) else {}
-        inference = questions.make_inference(encoded, self._limit, model, inputs, version, parameters, outputs, id, binary)
+        specs = await self._declarations.find(self._link, model, version, timeout) if have_lists(inputs) else {}
+        inference = questions.make_inference(specs, self._limit, model, inputs, version, parameters, outputs, id, binary)
         return await self._link.infer(inference, timeout)
 
     @_documented_as(Client.stream)
     def stream(
         self, model: str, inputs: Any, *, timeout: float | None = None, **options: Unpack[Options]
     ) -> AsyncGenerator[InferenceResponse]:
-        if have_texts(inputs):
-            return self._stream_texts(model, inputs, timeout, options)
+        if have_lists(inputs):
+            return self._stream_lists(model, inputs, timeout, options)
         return self._link.stream(questions.make_inference({}, self._limit, model, inputs, **options), timeout)
 
-    async def _stream_texts(self, model: str, inputs: Any, timeout: float | None, options: Options) -> AsyncGenerator[InferenceResponse]:
-        encoded = await self._declarations.find_encoded(self._link, model, options.get("version"), timeout)
-        inference = questions.make_inference(encoded, self._limit, model, inputs, **options)
+    async def _stream_lists(self, model: str, inputs: Any, timeout: float | None, options: Options) -> AsyncGenerator[InferenceResponse]:
+        specs = await self._declarations.find(self._link, model, options.get("version"), timeout)
+        inference = questions.make_inference(specs, self._limit, model, inputs, **options)
         async with aclosing(self._link.stream(inference, timeout)) as responses:
             async for response in responses:
                 yield response

@@ -1,71 +1,84 @@
-"""Which inputs a model declares to be encoded text, such as base64: a client asks for that before it first sends texts or bytes to the
-model. Sent as they are, they could be valid as encoded text too, and be other values for the model."""
+"""What a model declares of its tensors, read from its metadata. A client asks for it before it first sends a list to the model, which then
+becomes what is declared, as on the server itself."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
-from numpy import ndarray
-
-from .._protocol.errors import ErrorResponse, InvalidResponse
-from .._protocol.specs import TensorSpec
+from .._codecs.column_categories import CATEGORIES
+from .._codecs.column_dtypes import DTYPE, is_dtype
+from .._codecs.content_types import default_codecs
+from .._protocol.errors import ErrorResponse, InvalidResponse, ModelFault, show
+from .._protocol.specs import OpenSpec, TensorSpec
 from . import _questions as questions
 
 if TYPE_CHECKING:
     from ._grpc import GRPCLink
     from ._http import HTTPLink
 
-_ENCODED: Final = ("base64", "pd_json")
-"""The content types whose elements are not the text or the bytes that the model gets."""
+_LISTS: Final = (list, tuple, range, str, bytes, bool, int, float, date, dict)
 
 _NOT_FOR_US: Final = (401, 403, 405, 501)
 """The statuses of a server that may be asked for inference alone: it is not asked again."""
 
 
-def have_texts(inputs: Any) -> bool:
-    """Whether values by name have texts or bytes in lists or alone. Arrays and tensors are sent as they are."""
-    if isinstance(inputs, Mapping):
-        for value in inputs.values():
-            if type(value) is not ndarray and _is_text(value):
-                return True
-    return False
-
-
-def _is_text(value: Any) -> bool:
-    while isinstance(value, (list, tuple)):
-        value = next((each for each in value if each is not None), None)
-    return isinstance(value, (str, bytes))
+def have_lists(inputs: Any) -> bool:
+    """Whether values by name have lists or scalars. Arrays, columns and tensors say themselves what they are."""
+    return isinstance(inputs, Mapping) and any(isinstance(value, _LISTS) for value in inputs.values())
 
 
 class Declarations:
     """What is known of the models that one client calls."""
 
     def __init__(self) -> None:
-        self._encoded: dict[tuple[str, str | int | None], Mapping[str, TensorSpec]] = {}
+        self._specs: dict[tuple[str, str | int | None], Mapping[str, TensorSpec]] = {}
 
-    async def find_encoded(
+    async def find(
         self, link: HTTPLink | GRPCLink, model: str, version: str | int | None, timeout: float | None
     ) -> Mapping[str, TensorSpec]:
-        """The inputs that are encoded text, by name; none if the server does not tell it."""
-        encoded = self._encoded.get((model, version))
-        if encoded is None:
+        """The inputs of a model, by name; none if the server does not tell them."""
+        specs = self._specs.get((model, version))
+        if specs is None:
             try:
                 metadata = await link.ask(questions.ask_of(model, version, questions.MODEL_METADATA), timeout)
+                specs = {spec.name: spec for spec in read_specs(metadata, "inputs")}
+            except ModelFault:
+                specs = {}
             except InvalidResponse as error:
                 if not (isinstance(error, ErrorResponse) and error.response_status in _NOT_FOR_US):
                     return {}
-                metadata = {}
-            encoded = self._encoded[model, version] = _read_encoded(metadata)
-        return encoded
+                specs = {}
+            self._specs[model, version] = specs
+        return specs
 
 
-def _read_encoded(metadata: Mapping[str, Any]) -> Mapping[str, TensorSpec]:
-    encoded: dict[str, TensorSpec] = {}
-    inputs = metadata.get("inputs")
-    for each in inputs if isinstance(inputs, list) else ():
-        parameters = each.get("parameters") if isinstance(each, dict) else None
-        content_type = parameters.get("content_type") if isinstance(parameters, dict) else None
-        if content_type in _ENCODED and isinstance(each.get("name"), str):
-            encoded[each["name"]] = TensorSpec(each["name"], "BYTES", [-1], content_type)
-    return encoded
+def get_list(document: Mapping[str, Any], name: str) -> list[Any]:
+    """A list of a document; an empty one if there is something else."""
+    value = document.get(name)
+    return value if isinstance(value, list) else []
+
+
+def read_specs(document: Mapping[str, Any], what: str) -> list[TensorSpec]:
+    """The declared tensors of a model's metadata."""
+    specs: list[TensorSpec] = []
+    for each in get_list(document, what):
+        try:
+            shape, parameters = [int(size) for size in each["shape"]], each.get("parameters") or {}
+            fields = {**_find_column(parameters, each["datatype"]), **OpenSpec.find_fields(shape, parameters)}
+            specs.append(OpenSpec(each["name"], each["datatype"], shape, **fields))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ModelFault(f"the metadata of the model has {show(each)} among its {what}: {error}") from None
+    return specs
+
+
+def _find_column(parameters: Mapping[str, Any], datatype: str) -> dict[str, Any]:
+    """What the parameters of a declared tensor say of a data frame's column, if this server has such a content type and dtype."""
+    content_type, dtype, categories = map(parameters.get, ("content_type", DTYPE, CATEGORIES))
+    codec = default_codecs().inputs.get(content_type) if isinstance(content_type, str) else None
+    is_whole = is_dtype(dtype) and (dtype == "category") is isinstance(categories, str)
+    return {
+        "content_type": content_type if codec is not None and codec.datatype in (None, datatype) else None,
+        **({DTYPE: dtype, CATEGORIES: categories} if is_whole else {}),
+    }

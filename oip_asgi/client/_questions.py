@@ -188,7 +188,7 @@ class Options(TypedDict, total=False):
 
 
 def make_inference(
-    encoded: Mapping[str, TensorSpec],
+    specs: Mapping[str, TensorSpec],
     max_body_bytes: int | None,
     model: str,
     inputs: Any,
@@ -198,7 +198,7 @@ def make_inference(
     id: str | None = None,  # noqa: A002
     binary: bool = True,
 ) -> Inference:
-    """What is asked of a model, with inputs in any form, as `Client.infer` says. Those that are declared as `encoded` text become it."""
+    """What is asked of a model, with inputs in any form, as `Client.infer` says. Lists become what their inputs are declared as."""
     plain = to_plain_parameters("the request", parameters, InvalidRequest) if parameters else {}
     requested = [RequestOutput(output) if isinstance(output, str) else output for output in outputs] if outputs else []
     if isinstance(inputs, InferenceRequest):
@@ -207,7 +207,8 @@ def make_inference(
     elif type(inputs) is not dict and isinstance(inputs, Sequence) and inputs and all(isinstance(each, Tensor) for each in inputs):
         tensors, own = list(inputs), {}
     else:
-        tensors, own = to_inputs(inputs, encoded, default_codecs())
+        columns = {name for name, spec in specs.items() if spec.pd_dtype is not None or spec.content_type == "datetime"}
+        tensors, own = to_inputs(inputs, specs, default_codecs(), columns)
     request = InferenceRequest(tensors, id, {**own, **plain} if own else plain, requested)
     return Inference(model, version, request, binary, (), max_body_bytes)
 

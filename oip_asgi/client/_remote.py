@@ -10,18 +10,17 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
-from .._codecs.column_categories import CATEGORIES
-from .._codecs.column_dtypes import DTYPE, holds_missing, is_dtype
-from .._codecs.content_types import default_codecs
+from .._codecs.column_dtypes import holds_missing
 from .._models.handler import Loaded
 from .._models.results import CheckedResponse
 from .._protocol.errors import InferenceError, InvalidRequest, InvalidResponse, ModelFault, NotYet, list_names, show
 from .._protocol.log import escape, logger
 from .._protocol.schemas import Parameters, RequestOutput
-from .._protocol.specs import OpenSpec, TensorSpec
+from .._protocol.specs import TensorSpec
 from .._protocol.tensors import ELSEWHERE, InferenceContext, InferenceRequest, InferenceResponse, make_tensor, to_plain_parameters
 from . import _questions as questions
 from ._addresses import Address, Addresses
+from ._declarations import get_list, read_specs
 from ._questions import Inference
 from ._reach import Reach, Readiness
 from ._refusals import ERRORS, describe, is_passing, is_unsent, refuse
@@ -168,7 +167,7 @@ class _Remote:
 
     async def _read_declaration(self) -> Loaded:
         server = await self._ask_question(questions.METADATA)
-        extensions = _get_list(server, "extensions")
+        extensions = get_list(server, "extensions")
         metadata = await self._ask_question(questions.ask_of(self._model, self._version, questions.MODEL_METADATA))
         config: dict[str, Any] = {}
         if "model_configuration" in extensions:
@@ -186,7 +185,7 @@ class _Remote:
             function=self.stream if self._streams else self.infer,
             inputs=inputs,
             outputs=outputs,
-            optional=[str(each.get("name")) for each in _get_list(config, "input") if each.get("optional")],
+            optional=[str(each.get("name")) for each in get_list(config, "input") if each.get("optional")],
             ready=self.is_ready,
             unload=self._addresses.close,
         )
@@ -357,32 +356,3 @@ def _arrives_unchanged(name: str, value: str | float | bool) -> bool:
     least = 0 if name in _UNSIGNED else -(2**63)
     is_number = least <= value < 2**64 + least if isinstance(value, int) else math.isfinite(value)
     return is_number and "\0" not in name
-
-
-def _get_list(document: Mapping[str, Any], name: str) -> list[Any]:
-    value = document.get(name)
-    return value if isinstance(value, list) else []
-
-
-def read_specs(document: Mapping[str, Any], what: str) -> list[TensorSpec]:
-    """The declared tensors of a model's metadata."""
-    specs: list[TensorSpec] = []
-    for each in _get_list(document, what):
-        try:
-            shape, parameters = [int(size) for size in each["shape"]], each.get("parameters") or {}
-            fields = {**_find_column(parameters, each["datatype"]), **OpenSpec.find_fields(shape, parameters)}
-            specs.append(OpenSpec(each["name"], each["datatype"], shape, **fields))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ModelFault(f"the metadata of the model has {show(each)} among its {what}: {error}") from None
-    return specs
-
-
-def _find_column(parameters: Mapping[str, Any], datatype: str) -> dict[str, Any]:
-    """What the parameters of a declared tensor say of a data frame's column, if this server has such a content type and dtype."""
-    content_type, dtype, categories = map(parameters.get, ("content_type", DTYPE, CATEGORIES))
-    codec = default_codecs().inputs.get(content_type) if isinstance(content_type, str) else None
-    is_whole = is_dtype(dtype) and (dtype == "category") is isinstance(categories, str)
-    return {
-        "content_type": content_type if codec is not None and codec.datatype in (None, datatype) else None,
-        **({DTYPE: dtype, CATEGORIES: categories} if is_whole else {}),
-    }

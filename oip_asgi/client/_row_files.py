@@ -115,7 +115,8 @@ def _read_float(text: str) -> float:
 
 
 _PLACE: Final = re.compile(
-    r"""\A(?:((?:input|column|tensor) (?:'[^']*'|"[^"]*")(?:,|:| cannot [^:]*:) )(?:row|element) 0\b|rows\[0\](\.?))"""
+    r"""\A(?:((?:input|column|tensor) (?:'[^']*'|"[^"]*")(?:,|:| cannot [^:]*:) )"""
+    r"""(?:(?:row|(?:data: )?element) 0\b|data\[0\](?!\[))|rows\[0\](\.?))"""
 )
 """Where the text of an error begins with the row. A refused row was sent alone, so it is the first one there."""
 

@@ -30,7 +30,7 @@ from .._protocol.specs import LABELS, OpenSpec, TensorSpec
 from .._protocol.tensors import InferenceResponse, Tensor
 from ._arguments import describe, make_parser
 from ._clients import Client
-from ._remote import read_specs
+from ._declarations import read_specs
 from ._senders import ConnectionFailed
 
 try:

@@ -104,12 +104,12 @@ def _requests() -> list[StreamRow]:
         StreamRow("flat for three dimensions", "grid/generate", {"grid": [1, 2, 3, 4]}, 200, grid),
         StreamRow("nested as declared", "grid/generate", {"grid": [[[1, 2], [3, 4]]]}, 200, grid),
         StreamRow("null for a number", "grid/generate", b'{"grid": [[[1], [null]]]}', 200, flat("grid", output_0=[1.0, None])),
-        refused("uneven", "grid/generate", {"grid": [1, 2, 3]}, "input 'grid' has 3 elements, which do not fit the shape [-1, 2, -1]"),
+        refused("uneven", "grid/generate", {"grid": [1, 2, 3]}, "input 'grid' has shape [3]: expected [-1, 2, -1]"),
         refused(
             "nested otherwise",
             "grid/generate",
             {"grid": [[1, 2]]},
-            "input 'grid' is nested as [1, 2]: expected a flat list, or [-1, 2, -1]",
+            "input 'grid' has shape [1, 2]: expected [-1, 2, -1]",
         ),
         refused("null for an input", "grid/generate", {"grid": None}, f"input 'grid' is null: {expected}"),
         refused(
@@ -317,7 +317,8 @@ def _frames() -> list[StreamRow]:
             "a missing integer",
             "declared%20frame/generate",
             {"a": None},
-            "input 'a' is null: expected a scalar or a list of INT64",
+            "input 'a' is null: expected an integer for INT64; a data frame takes missing integers among JSON texts: "
+            'datatype "BYTES", parameters {"content_type": "pd_json", "pd_dtype": "Int64"}, data ["null", "7"]',
         ),
         refused(
             "more columns than a frame may have that is not declared",

@@ -36,12 +36,12 @@ def test_values_of_an_input_that_is_declared_as_encoded_text_are_encoded(ask: As
 
     values = {"base64": [b"abcd"], "pd_json": ["1", {"a": [None]}, "Bonn"]}
     assert ask_one(values) == ["[b'abcd']", "['1', {'a': [None]}, 'Bonn']"]
+    assert ask_one({**values, "pd_json": "ab"}) == ["[b'abcd']", "['ab']"]
     encoded = [Tensor("base64", np.array([b"YWJjZA=="], object)), Tensor("pd_json", np.array([b"[1]"], object))]
     assert ask_one(encoded) == ["[b'abcd']", "[[1]]"]
     for name, wrong, text in (
         ("base64", ["abcd"], "element 0 is 'abcd': a bytes-like object is required"),
         ("pd_json", [b"1"], "column 'pd_json', row 0 is b'1', which has no JSON form"),
-        ("pd_json", "ab", "the content_type 'pd_json' is for a list, but this is 'ab'"),
     ):
         with pytest.raises(InferenceError, match=f"input '{name}': {text}"):
             ask_one({name: wrong})
@@ -71,8 +71,8 @@ def test_values_of_python_go_out_as_codecs_write_them(ask: Asked, binary: bool) 
     assert response.as_("number", float) == 1.5
     assert response["tensor"].tolist() == [True]
     assert np.array_equal(response["missing"], [3, np.nan], equal_nan=True)
-    mend = r'but holds None; for a missing value in a column of a data frame, write pandas.Series\(\["a", None\]\)'
-    with pytest.raises(InferenceError, match=mend):
+    mend = 'for a missing value in a column of a data frame, write pandas.Series(["a", None])'
+    with pytest.raises(InferenceError, match=re.escape(f"data[1] is None: expected a string for BYTES; {mend}")):
         ask("infer", "echo", {"x": ["a", None]})
 
 
@@ -148,14 +148,12 @@ def test_a_refusal_has_its_status_and_text(ask: Asked) -> None:
 
 
 def test_what_is_no_tensor_is_refused_before_anything_is_sent() -> None:
-    lengths = "input 'x': its lists have different lengths: expected as many elements in each"
     wrong: list[tuple[Any, dict[str, Any], str]] = [
         ("x", {}, "expected values by name"),
         (1, {}, "expected values by name"),
         ({"x": object()}, {}, "input 'x': an array of Python objects"),
-        ({"x": [1]}, {"parameters": {"p": [1]}}, "parameter 'p'"),
+        ({"x": np.array([1])}, {"parameters": {"p": [1]}}, "parameter 'p'"),
         ({"x": np.array([b"\xff"], object)}, {"binary": False}, "not UTF-8"),
-        ({"x": [[1, 2], [3]]}, {}, f"^{lengths}$"),
     ]
     for inputs, options, text in wrong:
         with pytest.raises(InferenceError, match=text):

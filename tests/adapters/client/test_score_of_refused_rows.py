@@ -43,7 +43,11 @@ def refuse_rows(model: str, tmp_path: Path, name: str, text: str) -> list[dict[s
     ("model", "text", "reasons"),
     [
         ("column", "row 0\n1\n2\n3\n4\n-5\nx\n", {5: "input 'row 0', row 5: -5.0 is out of range", 6: "row 0 is 'x': expected FP64"}),
-        ("small", "a\n7\n300\n2.5\n", {2: "input 'a': row 2 is out of range for UINT8", 3: "input 'a' has datatype FP64: expected UINT8"}),
+        (
+            "small",
+            "a\n7\n300\n2.5\n",
+            {2: "input 'a': row 2 is out of range for UINT8", 3: "input 'a': row 3 is 2.5: expected an integer for UINT8"},
+        ),
         ("matrix", "a,b\n1,2\n3,4\n5,6\n7,-8\n", {4: "input 'X', row 4, column 1: -8.0 is out of range"}),
         ("guests", "age,kind\n7,child\n8,row 0\n", {2: "row 2, kind: expected 'adult' or 'child', got 'row 0'"}),
         ("sizes", "size,b\nS,1\nM,1\nS,1\nXL,1\n", {4: "column 'size' cannot have the categories in its pd_categories: row 4 is 'XL'"}),

@@ -60,7 +60,7 @@ def test_a_binary_request_and_one_of_json() -> None:
     assert request.headers["content-length"] == str(len(request.content))
     assert request.headers["x-key"] == "k"
     recorded.client.infer("m", {"x": [1]}, outputs=["y"], binary=False)
-    request = recorded.requests[1]
+    request = recorded.requests[2]
     assert request.content == b'{"inputs":[{"name":"x","shape":[1],"datatype":"INT64","data":[1]}],"outputs":[{"name":"y"}]}'
     assert request.headers["content-type"] == "application/json"
     assert HEADER not in request.headers
@@ -69,34 +69,36 @@ def test_a_binary_request_and_one_of_json() -> None:
 def test_whole_numbers_are_never_rounded() -> None:
     recorded = Recorded()
     recorded.client.infer("m", {"x": [2**63 + 1, 1]}, binary=False)
-    assert recorded.requests[0].content == b'{"inputs":[{"name":"x","shape":[2],"datatype":"UINT64","data":[9223372036854775809,1]}]}'
+    assert recorded.requests[1].content == b'{"inputs":[{"name":"x","shape":[2],"datatype":"UINT64","data":[9223372036854775809,1]}]}'
     recorded.client.infer("m", {"x": [[2**63 + 1], [1]]}, binary=False)
-    assert b'"shape":[2,1],"datatype":"UINT64","data":[9223372036854775809,1]' in recorded.requests[1].content
+    assert b'"shape":[2,1],"datatype":"UINT64","data":[9223372036854775809,1]' in recorded.requests[2].content
     with pytest.raises(InferenceError, match="input 'x': no datatype holds all of its whole numbers"):
         recorded.client.infer("m", {"x": [2**63 + 1, -1]})
     for beside in (1.5, math.nan, None):
         with pytest.raises(InferenceError, match="input 'x': 9007199254740993 would be rounded, as a fraction or a missing value"):
             recorded.client.infer("m", {"x": [2**53 + 1, beside]})
-    assert len(recorded.requests) == 2
+    with pytest.raises(InferenceError, match=r"^input 'x': its lists have different lengths: expected as many elements in each$"):
+        recorded.client.infer("m", {"x": [[1, 2], [3]]})
+    assert len(recorded.requests) == 3
 
 
 @pytest.mark.parametrize("answer", [{}, {"inputs": 1}, {"inputs": ["x", {"name": 1, "parameters": {"content_type": "base64"}}]}])
-def test_a_model_is_asked_once_what_it_declares_and_only_for_texts(answer: dict[str, Any]) -> None:
+def test_a_model_is_asked_once_what_it_declares_and_only_for_lists(answer: dict[str, Any]) -> None:
     recorded = Recorded(content=json.dumps({**GOOD, **answer}).encode())
-    for values in (np.array([b"a"], object), Tensor("x", np.array([b"a"], object)), [1.5], []):
+    for values in (np.array([b"a"], object), Tensor("x", np.array([b"a"], object)), np.float32(1.5)):
         recorded.client.infer("m", {"x": values})
-    assert [request.method for request in recorded.requests] == ["POST"] * 4
+    assert [request.method for request in recorded.requests] == ["POST"] * 3
     recorded.requests.clear()
-    for value in ([b"a"], "a", [["a"]]):
+    for value in ([b"a"], "a", [["a"]], [1.5], []):
         recorded.client.infer("m", {"x": value}, binary=False)
-    assert [request.method for request in recorded.requests] == ["GET", "POST", "POST", "POST"]
+    assert [request.method for request in recorded.requests] == ["GET", *["POST"] * 5]
     with pytest.raises(InferenceError, match="None"):
         recorded.client.infer("other", {"x": [None, "a"]}, binary=False)
     assert str(recorded.requests.pop(-1).url) == "http://test:81/ml/v2/models/other"
     assert str(recorded.requests[0].url) == "http://test:81/ml/v2/models/m"
     assert json.loads(recorded.requests[1].content)["inputs"] == [{"name": "x", "shape": [1], "datatype": "BYTES", "data": ["a"]}]
     recorded.client.infer("m", {"x": ["a"]}, version="2")
-    assert str(recorded.requests[4].url) == "http://test:81/ml/v2/models/m/versions/2"
+    assert str(recorded.requests[6].url) == "http://test:81/ml/v2/models/m/versions/2"
 
 
 def test_texts_go_out_as_they_are_where_the_server_does_not_tell_what_is_declared() -> None:

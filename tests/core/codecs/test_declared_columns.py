@@ -182,8 +182,8 @@ def test_generate_has_null_in_each_column_of_a_frame_that_may_miss_values() -> N
     assert got[0].isna().to_numpy().tolist() == [[True, False, True, True], [True, True, False, False]]
     assert got[0].dtypes.to_dict() == FITTED.dtypes.to_dict()
     server, got = take(TensorSpec("any", "BYTES", [-1], "pd_json"))
-    assert post(server, "generate", {"any": [None, '{"a":1}']})[0] == 200
-    assert got[0]["any"].tolist() == [None, {"a": 1}]
+    assert post(server, "generate", {"any": [None, {"a": 1}, '{"a":1}']})[0] == 200
+    assert got[0]["any"].tolist() == [None, {"a": 1}, '{"a":1}']
 
 
 GRADES = pd.DataFrame(
@@ -236,7 +236,7 @@ def test_a_column_of_objects_takes_what_one_of_them_is() -> None:
     server, got = take(*specs_of(pd.DataFrame({"ok": [True, None]})))
     for column in ([True, None], [True, False], pd.Series([True, None], dtype="boolean")):
         assert ask_frame(server, pd.DataFrame({"ok": column})) == (200, None)
-    assert post(server, "generate", {"ok": [True, None, "false"]})[0] == 200
+    assert post(server, "generate", {"ok": [True, None, False]})[0] == 200
     assert [frame["ok"].tolist() for frame in got] == [[True, None], [True, False], [True, None], [True, None, False]]
     assert {str(frame["ok"].dtype) for frame in got} == {"object"}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from functools import partial
@@ -62,8 +63,7 @@ def over_plain_json(server: InferenceServer, _: Any) -> Any:
 
 
 def over_generate(server: InferenceServer, _: Any) -> Any:
-    members = {**ROWS, "member": list(map(json.dumps, ROWS["member"]))}
-    return json.loads(post(server, "generate", json.dumps(members).encode()).body)["output_0"]
+    return json.loads(post(server, "generate", json.dumps(ROWS).encode()).body)["output_0"]
 
 
 def in_python(server: InferenceServer, frame: Any) -> Any:
@@ -233,9 +233,9 @@ WHOLE, FLAG = TensorSpec("x", "INT64", [-1], pd_dtype="Int64"), TensorSpec("x", 
 WRONG: list[tuple[TensorSpec, Any]] = [
     *((DATE, wrong) for wrong in (1, 1.5, True, "today", date(2026, 1, 1), datetime(2026, 1, 1, tzinfo=UTC))),
     *((ZONED, wrong) for wrong in ("2026-01-01", datetime(2026, 1, 1))),
-    *((WHOLE, wrong) for wrong in (True, 1.0, "1")),
+    *((WHOLE, wrong) for wrong in (True, 1.5, "1")),
     (TensorSpec("x", "INT8", [-1], pd_dtype="Int8"), 128),
-    *((FLAG, wrong) for wrong in (1, "yes")),
+    *((FLAG, wrong) for wrong in (2, "yes")),
     (specs_of(pd.DataFrame({"x": pd.Categorical(["a", "b"])}))[0], 1),
 ]
 
@@ -244,7 +244,7 @@ WRONG: list[tuple[TensorSpec, Any]] = [
 def test_what_is_refused_without_none_is_refused_beside_it(spec: TensorSpec, wrong: Any) -> None:
     alone = refusal([wrong], spec)
     assert refusal([wrong, None], spec) == alone
-    assert refusal([None, wrong], spec) == alone
+    assert refusal([None, wrong], spec) == re.sub(r"data\[0\]|element 0", lambda place: place[0].replace("0", "1"), alone)
 
 
 def test_none_beside_values_of_several_kinds_in_a_column_that_is_not_declared() -> None:

@@ -6,12 +6,12 @@ python -m tests.table.values --write
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from tests.table.values.cells import GROUPS, WHERE_NOTHING_IS_DECLARED, expect, values_of
-from tests.table.values.differences import BY_DESIGN, DIFFERS, Rows, decide, find_today, find_ways
+from tests.table.values.differences import BY_DESIGN, decide, find_ways
 from tests.table.values.kinds import KINDS, Kind
 
 SHOWN: Final = ["FP64", "INT64", "BOOL", "list[str]", "BYTES base64", "list[datetime]", "BYTES pd_json", "nothing declared"]
@@ -40,13 +40,7 @@ def print_for_the_guide() -> str:
             "",
             "## Where a way in differs",
             "",
-            *_list_reasons(BY_DESIGN),
-            "",
-            "## Not yet the same",
-            "",
-            "Today these ways have another outcome, nearly always 400. It will become what the tables say.",
-            "",
-            *_list_reasons(DIFFERS),
+            *_list_reasons(),
             "",
         ]
     )
@@ -101,8 +95,8 @@ def _name(names: Sequence[str]) -> str:
     return "; ".join(found)
 
 
-def _list_reasons(causes: Mapping[str, Sequence[Rows]]) -> Iterator[str]:
-    for reason, rows in causes.items():
+def _list_reasons() -> Iterator[str]:
+    for reason, rows in BY_DESIGN.items():
         ways = dict.fromkeys(cell.way for row in rows for cell, _ in row.list_cells())
         named = ", ".join(map(_WAYS.__getitem__, ways))
         yield f"- {reason}" if named in reason else f"- {named}: {reason}"
@@ -127,10 +121,7 @@ def print_all() -> str:
     for kind in KINDS.values():
         for group in GROUPS:
             for name, values in values_of(kind, group).items():
-                others = [
-                    f"{way}: {decide(kind, name, way)}" + (f", today {today}" if (today := find_today(kind, name, way)) else "")
-                    for way in sorted(find_ways(kind, name))
-                ]
+                others = [f"{way}: {decide(kind, name, way)}" for way in sorted(find_ways(kind, name))]
                 lines.append(_row(_code(kind.name), name, _code(_write(values)), _code(expect(kind, name)), "; ".join(others)))
     return "\n".join([*lines, ""])
 

@@ -1,0 +1,182 @@
+"""A list of values -> a tensor, by its kind: the only place where one becomes the other. What is wrong is said with its place.
+
+The values are JSON's or Python's own. They differ in this alone: JSON writes dates, bytes and NaN as texts, and has no infinity; Python has
+objects for these. Knows no requests and no pandas.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import date, datetime
+from types import NoneType
+from typing import Any, Final
+
+from .._json.checked_data import flatten
+from .._json.flat_objects import Literal
+from .._json.tensor_data import from_elements
+from .._json.text import NO_SCALARS, ONLY_FLOATS, Unusual
+from .._protocol.datatypes import DTYPES, FIRST_ROUNDED, MAX_RANK, Array, DType
+from .._protocol.errors import InvalidRequest, show
+from .._protocol.kinds import BOOLEAN, BYTES, DATE, GUESSES, INTEGER, JSON, NUMBER, Kind, find_kind
+from .._protocol.specs import TensorSpec
+from .._protocol.tensors import Tensor, make_tensor
+from .._protocol.to_array import check_exact, to_wire_array
+from .dates import NO_DATE, DatetimeCodec
+from .plain import Base64Codec, PandasJSONCodec, StringCodec
+
+_OF_JSON: Final = frozenset({bool, int, float, str, NoneType})
+"""The classes of elements that have a name in errors of JSON."""
+
+_NUMBERS: Final = _OF_JSON - {str}
+
+_ENCODE: Final[Mapping[str, Callable[[str, list[Any]], Array]]] = {
+    "bytes": lambda name, elements: Base64Codec.encode_input(name, elements).array,
+    "date": lambda name, elements: DatetimeCodec.encode_input(name, elements).array,
+    "text": lambda name, elements: StringCodec.encode_input(name, elements).array,
+    "raw text": lambda _, elements: to_wire_array(elements),
+}
+"""What makes texts of Python's objects."""
+
+
+def enter(name: str, value: Any, spec: TensorSpec | None, *, is_json: bool, is_column: bool = False) -> Tensor:
+    """A scalar or a list as a tensor of what is declared, else of what its elements show. Values of a column may be missing.
+
+    A flat list has the declared shape if it fits, and nested ones have their own. Raises InvalidRequest.
+    """
+    spec = None if spec is not None and spec.other_datatypes == "all" else spec  # its elements decide
+    kind = None if spec is None else find_kind(spec)
+    try:
+        if kind is not JSON and (type(value) is dict or (value is None and not is_column)):
+            of = "" if spec is None else f" of {spec.datatype}"
+            raise InvalidRequest(f" is {NO_SCALARS[type(value)] if is_json else show(value)}: expected a scalar or a list{of}")
+        leaves, shape = _take_apart(value, spec, is_json=kind is JSON)
+        classes = set(map(type, leaves))
+        kind, dtype = _decide(kind, spec, leaves, classes, is_json=is_json)
+        gaps = [index for index, each in enumerate(leaves) if each is None] if NoneType in classes and is_column else ()
+        if not gaps or kind.stand_in is None:
+            array, content_type = _read(name, leaves, classes, kind, dtype, shape, is_json=is_json), kind.content_type
+        else:
+            there = [kind.stand_in if each is None else each for each in leaves]
+            array = _read(name, there, set(map(type, there)), kind, dtype, (len(there),), is_json=is_json)
+            array, content_type = _write_missing(array, gaps, kind)
+            array = array.reshape(shape)
+    except InvalidRequest as error:
+        problem = str(error) if type(value) is list else str(error).removeprefix(": data[0]")
+        raise InvalidRequest(f"input {show(name)}{problem}") from None
+    except (TypeError, ValueError) as error:  # of what no codec takes, or floats would round
+        raise InvalidRequest(f"input {show(name)}: {str(error).removeprefix(f'tensor {name!r}: ')}") from error
+    return make_tensor(name, array, {} if content_type is None else {"content_type": content_type})
+
+
+def _take_apart(value: Any, spec: TensorSpec | None, *, is_json: bool) -> tuple[list[Any], tuple[int, ...]]:
+    """The elements, and the shape. Each item of a list of JSON is an element."""
+    leaves = value if type(value) is list else [value]
+    if list in map(type, leaves) and not is_json:
+        shape = _find_shape(value)
+        try:
+            return flatten(value, shape), shape
+        except Unusual:
+            raise InvalidRequest(": its lists have different lengths: expected as many elements in each") from None
+    flat = (len(leaves),)
+    return leaves, flat if spec is None or spec.fits(flat) else _find_declared_shape(len(leaves), spec.shape)
+
+
+def _find_shape(value: Any) -> tuple[int, ...]:
+    """The shape of lists, if the first of each level shows it."""
+    shape: list[int] = []
+    while type(value) is list:
+        shape.append(len(value))
+        value = value[0] if value else None
+        if len(shape) > MAX_RANK:  # a list of Python may hold itself
+            raise InvalidRequest(f" is nested more than {MAX_RANK} deep")
+    return tuple(shape)
+
+
+def _find_declared_shape(elements: int, declared: Sequence[int]) -> tuple[int, ...]:
+    """The declared shape for so many elements: the innermost -1 takes what the fixed dimensions leave, and any other -1 is 1. A flat one if
+    they do not fit, which is refused later, as that of any tensor."""
+    fixed = abs(math.prod(declared))  # each -1 changes the sign only
+    is_open = -1 in declared
+    if (elements % fixed if is_open and fixed else elements != fixed) or (is_open and not fixed and elements):
+        return (elements,)
+    left, shape = elements // fixed if fixed else 0, list(declared)
+    for axis in reversed(range(len(shape))):
+        if shape[axis] == -1:
+            shape[axis], left = left, 1
+    return tuple(shape)
+
+
+def _decide(kind: Kind | None, spec: TensorSpec | None, leaves: list[Any], classes: set[type], *, is_json: bool) -> tuple[Kind, DType]:
+    """The kind and the dtype: as declared, or by the elements where these decide."""
+    if spec is not None and kind is not None:
+        if spec.other_datatypes is not None and classes == {bool}:
+            return BOOLEAN, DTYPES["BOOL"]
+        if spec.other_datatypes is not None and int in classes and (classes != {int} or max(map(abs, leaves)) >= FIRST_ROUNDED):
+            if classes == {int}:
+                dtype = _find_integers(leaves)
+                return (kind, spec.dtype) if dtype is None else (INTEGER, dtype)
+            check_exact(leaves)
+        return kind, spec.dtype
+    alike = {float if each is Literal else datetime if issubclass(each, datetime) else each for each in classes}
+    guess = next(((kind, dtype) for known, kind, dtype in GUESSES if alike <= known), None)
+    if guess is None:
+        if not is_json and (others := classes - _OF_JSON - {bytes, datetime, date}):
+            to_wire_array([next(each for each in leaves if type(each) in others)])  # which says what to write instead
+        raise InvalidRequest(" has elements of several types: expected strings, numbers, or true and false")
+    kind, dtype = guess
+    if kind is INTEGER:
+        found = _find_integers(leaves)
+        if found is None:
+            raise InvalidRequest(
+                ": no datatype holds all of its whole numbers, not even UINT64: make floats of them, if they may be rounded"
+            )
+        return kind, found
+    if kind is NUMBER and int in classes:
+        check_exact(leaves)
+    return kind, dtype
+
+
+def _find_integers(elements: Collection[int]) -> DType | None:
+    least, most = min(elements), max(elements)
+    if least >= -(2**63) and most < 2**63:
+        return DTYPES["INT64"]
+    return DTYPES["UINT64"] if least >= 0 and most < 2**64 else None
+
+
+def _read(name: str, leaves: list[Any], classes: set[type], kind: Kind, dtype: DType, shape: tuple[int, ...], *, is_json: bool) -> Array:
+    if Literal in classes and kind is not NUMBER:
+        raise InvalidRequest(f": {ONLY_FLOATS}")
+    if float in classes and is_json and (math.inf in leaves or -math.inf in leaves):
+        raise InvalidRequest(": number out of range")
+    if kind is JSON:
+        return PandasJSONCodec.encode_input(name, leaves).array.reshape(shape)
+    if not is_json and (kind in (BYTES, DATE) or (kind.element in _ENCODE and not classes <= _OF_JSON)):
+        return _ENCODE[kind.element](name, leaves).reshape(shape)
+    if Literal in classes:
+        leaves = [float(each) if type(each) is Literal else each for each in leaves]
+    if float in classes and dtype.kind in "iu":
+        leaves = [_to_whole(each) if type(each) is float else each for each in leaves]
+    # true and false would become numbers, and so would what Python can make a float of
+    is_wrong = (bool in classes and dtype.kind != "b") or (not is_json and not classes <= (_OF_JSON if dtype.hasobject else _NUMBERS))
+    try:
+        return from_elements(leaves, dtype, shape, is_json=is_json, is_wrong=is_wrong)
+    except InvalidRequest as error:
+        raise InvalidRequest(f": {error}") from None
+
+
+def _to_whole(number: float) -> float:
+    if abs(number) >= FIRST_ROUNDED:
+        raise InvalidRequest(": a whole number with a fraction or an exponent may have been rounded: expected its digits alone")
+    return int(number) if number.is_integer() else number
+
+
+def _write_missing(array: Array, gaps: Collection[int], kind: Kind) -> tuple[Array, str]:
+    """A column in which some values are missing, and its content type: dates have NaT, and others are among JSON texts, as null."""
+    if kind is DATE:
+        array[list(gaps)] = NO_DATE
+        return array, DatetimeCodec.content_type
+    values = [each.decode() if isinstance(each, bytes) else each for each in array.tolist()]
+    for index in gaps:
+        values[index] = None
+    return PandasJSONCodec.encode_input("", values).array, PandasJSONCodec.content_type
