@@ -159,8 +159,7 @@ class Limiter:
         action, slot.state = SLOT_TRANSITIONS[event][slot.state]
         if action == "take":
             self.running += 1
-            return ()
-        if action == "nothing":
+        if action == "take" or action == "nothing":
             return ()
         if action == "give back":
             self.running -= 1

@@ -329,12 +329,7 @@ def respond_here(call: Call[Any], result: Any) -> InferenceResponse | None:
 def respond_late(call: Call[Any]) -> InferenceResponse:
     """Make the response from the `result`, in a worker thread."""
     result, call.result = call.result, None
-    try:
-        return call.respond(result)
-    except InferenceError:
-        raise
-    except Exception as error:
-        raise ModelRaised from error
+    return call_model(call, lambda _: result, Call.respond)
 
 
 def may_encode_here(call: Call[Any], response: InferenceResponse) -> bool:
