@@ -124,7 +124,6 @@ class InferenceServer:
             is_on_loop=is_on_loop,
         )
         self._inside = Inside(engine, Runtime(checked.worker_threads))
-        self._shutdown_timeout = checked.shutdown_timeout
         self._lock = threading.Lock()
         self._starts = 0
         self._ending: Signal | None = None
@@ -311,8 +310,13 @@ class InferenceServer:
                 if observer.hears(model.name):
                     model.observers = (*model.observers, observer)
 
+    @property
+    def options(self) -> ServerOptions:
+        """The options with which it was made, frozen: each is an attribute, such as `server.options.max_body_bytes`."""
+        return self._inside.engine.options
+
     def models(self) -> list[ModelStatus]:
-        """Each version of each model, and its state. Loads nothing."""
+        """Each version of each model, its state, and what it takes and returns. Loads nothing."""
         return [repository.read_status(model) for model in self._inside.engine.models]
 
     async def load(self, name: str, version: str | None = None, parameters: LoadParameters | None = None) -> None:
@@ -541,7 +545,7 @@ class InferenceServer:
         if ended is not None:
             engine, runtime = self._inside
             io = BlockingIO(runtime)
-            io.complete(engine.stop(io, self._shutdown_timeout))
+            io.complete(engine.stop(io, self.options.shutdown_timeout))
             self._end_stop(ended)
 
     def drain(self) -> None:
@@ -596,7 +600,7 @@ class InferenceServer:
             ended = self._count_leave()
             if ended is not None:
                 try:
-                    await io.complete(engine.stop(io, self._shutdown_timeout))
+                    await io.complete(engine.stop(io, self.options.shutdown_timeout))
                 finally:
                     # threads are waited for in another one, while the host's event loop goes on
                     threading.Thread(target=self._end_stop, args=(ended,), daemon=True).start()

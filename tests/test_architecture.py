@@ -108,17 +108,17 @@ BUDGETS: Final = {
     "_models": 2553,
     "_serving": 2024,
     "_runtime": 1194,
-    "_extensions": 752,
+    "_extensions": 756,
     "_docs": 396,
     "_http": 656,
     "_grpc": 1143,
     "_hosts": 319,
     "client": 2127,
     "mlserver": 771,
-    "_command": 307,
+    "_command.py": 220,
     "prometheus.py": 188,
     "opentelemetry.py": 61,
-    "faces": 1330,
+    "faces": 1332,
 }
 """Statements of each room, without docstrings. A number only falls: a feature that wants more takes it from another row, in one commit.
 
@@ -140,7 +140,7 @@ KNOWN_IN: Final = {
     "pandas": """
         _codecs/base.py _codecs/column_dtypes.py _codecs/column_reading.py _codecs/column_writing.py
         _codecs/content_types.py _codecs/dataframes.py _codecs/dates.py _codecs/plain.py _codecs/rows.py
-        _codecs/values.py _command/targets.py _models/columns.py _models/estimators.py _models/handler.py
+        _codecs/values.py _models/columns.py _models/estimators.py _models/handler.py
         _models/results.py _protocol/limits.py _protocol/to_array.py _rest/generate.py client/__main__.py
         client/_clients.py client/_row_files.py client/score.py server.py specs.py
     """,
