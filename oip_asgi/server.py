@@ -198,8 +198,6 @@ class InferenceServer:
                 of them, and returns a row for each. A request with more rows runs alone.
             max_batch_delay (float, default 0.0): How many seconds a request may be held back so that others share its call.
                 With 0, requests share a call only if they came while all calls that may run at once were busy.
-            preferred_batch_sizes (Sequence[int], default ()): Numbers of rows with which a batch starts at once.
-                One with more rows than the largest of them does too.
             retry_alone (bool, default False): Whether each request of a batch is tried alone after the function raised, so that
                 one bad input costs no other request its answer. The function then sees the same rows twice.
             replace (bool, default False): Whether it takes the place of a model with its name and version, if there is one: for

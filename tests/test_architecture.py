@@ -105,7 +105,7 @@ BUDGETS: Final = {
     "_json": 586,
     "_codecs": 1990,
     "_rest": 492,
-    "_models": 2553,
+    "_models": 2543,
     "_serving": 2024,
     "_runtime": 1194,
     "_extensions": 756,

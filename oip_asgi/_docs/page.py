@@ -72,7 +72,6 @@ SHOWN: Final = (
     "stream_timeout",
     "max_batch_size",
     "max_batch_delay",
-    "preferred_batch_sizes",
     "retry_alone",
     "cache",
     "writable",
