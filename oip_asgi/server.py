@@ -154,17 +154,17 @@ class InferenceServer:
             content_type (str | None, default None): The content type of requests that name none. "pd" makes one data frame of
                 all inputs; any other is that of each tensor whose spec in `inputs` has none.
             run (Literal['thread', 'inline'], default 'thread'): Where a `def` runs under ASGI and grpc.aio: in a worker thread,
-                or, "inline", on the event loop, which suits functions that take microseconds.
+                or, "inline", on the event loop. That suits functions that take microseconds.
             writable (bool, default False): Whether inputs arrive as copies that the function may change. If not, they are
                 read-only.
-            out_of_range (Literal['refuse', 'flag'], default 'refuse'): Whether a request with a value outside of the `minimum`
-                and `maximum` of an input is refused, or, with "flag", answered and marked. The mark is the response
+            out_of_range (Literal['refuse', 'flag'], default 'refuse'): Whether a request with a value outside of an input's
+                range is refused, or, with "flag", answered and marked. The mark is the response
                 parameter `oip_out_of_range`, which names the inputs.
             load (Callable[..., Any] | None, default None): A `def` or `async def` that is called before the model is used, and
                 each time it is loaded again. With a parameter it gets the `LoadParameters` of the client that loads it. If no
                 function is registered, it returns the function, or a `Loaded` with its inputs and outputs beside it.
             unload (Callable[..., Any] | None, default None): A `def` or `async def` that is called after the last call, when
-                the model is unloaded or unregistered, or the server stops. With a parameter it gets what `load` returned, also
+                the model is unloaded or the server stops. With a parameter it gets what `load` returned, also
                 for a function that a new one has replaced.
             ready (Callable[[], Any] | None, default None): A `def` or `async def` that each readiness check calls: a false
                 result means that the model is not ready. If it raises `InferenceError`, it is not either, and the
@@ -182,11 +182,11 @@ class InferenceServer:
                 a model that computes, write about the number of CPUs.
             max_queue (int, default 100): How many requests may wait for a call. More are answered 503 with `Retry-After`. Each
                 that waits holds its decoded body, so this bounds memory.
-            timeout (float | None, default None): How many seconds a request may take, from the end of its body to its answer;
-                after that it is answered 504. An `async def` is cancelled; a `def` goes on in its thread, and keeps its slot
+            timeout (float | None, default None): How many seconds a request may take, from the end of its body to its answer.
+                After that it is answered 504. An `async def` is cancelled; a `def` goes on in its thread, and keeps its slot
                 until it ends. For a generator: the time to its first response.
-            allow_timeout_override (bool, default False): Whether a request's parameter `timeout`, in microseconds, may make the
-                time shorter. If not, it is ignored, as by Triton. A gRPC client's deadline always counts.
+            allow_timeout_override (bool, default False): Whether a request's parameter `timeout`, in microseconds, may make
+                `timeout=` shorter. If not, it is ignored, as by Triton. A gRPC client's deadline always counts.
             stream_timeout (float | None, default None): How many seconds all responses of a generator may take
                 together. Time in which the client does not read counts too. After that the generator is closed, and the
                 client gets an error.
@@ -195,11 +195,10 @@ class InferenceServer:
                 `InferenceContext`.
             max_batch_size (int | None, default None): How many rows requests may have together to share a call; None: they
                 share none. Waiting requests that differ in nothing but their rows then share one: the function gets the rows of all
-                of them, and returns a row for each. A request with more rows runs alone.
+                of them, and returns a row for each. A request with more rows runs alone. If the function raises, each is tried alone,
+                so that one bad input costs no other request its answer.
             max_batch_delay (float, default 0.0): How many seconds a request may be held back so that others share its call.
                 With 0, requests share a call only if they came while all calls that may run at once were busy.
-            retry_alone (bool, default False): Whether each request of a batch is tried alone after the function raised, so that
-                one bad input costs no other request its answer. The function then sees the same rows twice.
             replace (bool, default False): Whether it takes the place of a model with its name and version, if there is one: for
                 notebooks, and code that is reloaded. Calls that wait or run end with the old model, then its `unload=` is
                 called.

@@ -72,7 +72,6 @@ SHOWN: Final = (
     "stream_timeout",
     "max_batch_size",
     "max_batch_delay",
-    "retry_alone",
     "cache",
     "writable",
     "out_of_range",

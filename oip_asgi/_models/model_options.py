@@ -46,7 +46,6 @@ class ModelKeywords(TypedDict, total=False):
     cache: ResponseCache | None
     max_batch_size: int | None
     max_batch_delay: float
-    retry_alone: bool
     replace: bool
 
 
@@ -94,7 +93,6 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     cache: Annotated[ResponseCache | None, instance_of(ResponseCache, "ResponseCache(max_bytes=64 << 20)")] = None
     max_batch_size: Annotated[int | None, integer(1, "a number of rows, 1 or more, such as 32", most=2**31 - 1)] = None
     max_batch_delay: Annotated[float, _DELAY] = 0.0
-    retry_alone: Annotated[bool, BOOLEAN] = False
     replace: Annotated[bool, BOOLEAN] = False
 
     def __post_init__(self) -> None:
@@ -152,8 +150,8 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             )
 
     def _check_batching(self) -> None:
-        if self.max_batch_size is None and (self.max_batch_delay or self.retry_alone):
-            raise ValueError(f"{self}: max_batch_delay= and retry_alone= are for batches: say max_batch_size= too")
+        if self.max_batch_size is None and self.max_batch_delay:
+            raise ValueError(f"{self}: max_batch_delay= is for batches: say max_batch_size= too")
 
     @property
     def label(self) -> str:
