@@ -24,6 +24,7 @@ from ._models.idle import IdleUnload
 from ._models.loader import LoadParameters
 from ._models.model import Model
 from ._models.model_options import ModelKeywords, ModelOptions
+from ._protocol.errors import show
 from ._protocol.log import logger
 from ._protocol.observation import Observation
 from ._protocol.options import check_names, document
@@ -39,6 +40,7 @@ from ._runtime.waiting import check_may_block, is_on_loop, wait_for, wait_until_
 from ._serving.engine import Engine
 from ._serving.observing import ObserverOptions
 from ._serving.python_calls import PythonFormat, infer_values
+from ._serving.record import Tracer
 from ._serving.server_options import ServerKeywords, ServerOptions
 from ._serving.stream import stream
 from ._serving.warm_up import warm_up
@@ -311,6 +313,37 @@ class InferenceServer:
     def options(self) -> ServerOptions:
         """The options with which it was made, frozen: each is an attribute, such as `server.options.max_body_bytes`."""
         return self._inside.engine.options
+
+    def instrument(self, tracer: Tracer) -> None:
+        """Have a span begun for each inference request. `oip_asgi.opentelemetry.instrument(server)` does that with OpenTelemetry's.
+
+        Each request has at most one span, so another tracer takes the place of the one before.
+
+        Args:
+            tracer: What begins spans: an object with the methods of `Tracer`.
+
+        Raises:
+            TypeError: It has none of these methods, such as a tracer of OpenTelemetry's own.
+
+        Example:
+            >>> class Names:
+            ...     def begin(self, model, version):
+            ...         print("begins", model)
+            ...
+            ...     def together(self, model, version, rows, spans): ...
+            >>> server = InferenceServer()
+            >>> server.instrument(Names())
+            >>> server.register("double", lambda x: x * 2)
+            >>> server.infer_sync("double", {"x": [1.0]})["output_0"].tolist()
+            begins double
+            [2.0]
+        """
+        if not (hasattr(tracer, "begin") and hasattr(tracer, "together")):
+            raise TypeError(
+                f"{show(tracer)} is no Tracer: expected the methods begin and together; for OpenTelemetry, write "
+                "oip_asgi.opentelemetry.instrument(server, tracer_provider)"
+            )
+        self._inside.engine.tracer = tracer
 
     def models(self) -> list[ModelStatus]:
         """Each version of each model, its state, and what it takes and returns. Loads nothing."""

@@ -106,7 +106,7 @@ BUDGETS: Final = {
     "_codecs": 1990,
     "_rest": 492,
     "_models": 2541,
-    "_serving": 2022,
+    "_serving": 2025,
     "_runtime": 1194,
     "_extensions": 756,
     "_docs": 396,
@@ -117,8 +117,8 @@ BUDGETS: Final = {
     "mlserver": 771,
     "_command.py": 220,
     "prometheus.py": 188,
-    "opentelemetry.py": 61,
-    "faces": 1332,
+    "opentelemetry.py": 44,
+    "faces": 1339,
 }
 """Statements of each room, without docstrings. A number only falls: a feature that wants more takes it from another row, in one commit.
 

@@ -162,7 +162,7 @@ class Execution:
         spans = [member.call.span for member in self._members if member.call.span is not None]
         if len(spans) == len(self._members) == 1:
             return spans[0].active()
-        return tracer.together(self._model, _sum_rows(self._members), spans) if spans else nullcontext()
+        return tracer.together(self._model.name, self._model.version, _sum_rows(self._members), spans) if spans else nullcontext()
 
     async def _answer(self, members: list[Member[Any]]) -> list[list[Member[Any]]]:
         """Answer requests by one call. Return the groups that need further calls."""
