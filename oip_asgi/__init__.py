@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from . import _conversions  # noqa: F401  (it gives classes their methods)
 from ._extensions.cache import ResponseCache
+from ._extensions.model_statistics import Histogram, ModelNumbers
 from ._extensions.repository import ModelStatus
 from ._extensions.shared_memory import SharedMemory
 from ._models.handler import Loaded
@@ -49,6 +50,7 @@ else:
 __all__ = [
     "Access",
     "ErrorResponse",
+    "Histogram",
     "InferenceContext",
     "InferenceError",
     "InferenceRequest",
@@ -57,6 +59,7 @@ __all__ = [
     "InvalidResponse",
     "LoadParameters",
     "Loaded",
+    "ModelNumbers",
     "ModelStatus",
     "OIPApp",
     "OIPMiddleware",

@@ -36,6 +36,8 @@ def instrument(server: InferenceServer, tracer_provider: trace.TracerProvider | 
         server: The server.
         tracer_provider: Where its spans come from; the global one if it is left out.
     """
+    if not isinstance(server, InferenceServer):
+        raise TypeError(f"instrument takes an InferenceServer, not a {type(server).__name__}: write instrument(server)")
     server.instrument(_Tracer(trace.get_tracer("oip_asgi", __version__, tracer_provider)))
 
 

@@ -14,6 +14,7 @@ from ._codecs.content_types import Codecs
 from ._docs.json_schemas import make_example_tensors
 from ._docs.openapi import openapi
 from ._extensions import repository
+from ._extensions.model_statistics import ModelNumbers, list_numbers
 from ._extensions.repository import ModelStatus
 from ._extensions.shared_memory import Regions
 from ._hosts.given import is_framework
@@ -348,6 +349,13 @@ class InferenceServer:
     def models(self) -> list[ModelStatus]:
         """Each version of each model, its state, and what it takes and returns. Loads nothing."""
         return [repository.read_status(model) for model in self._inside.engine.models]
+
+    def statistics(self) -> list[ModelNumbers]:
+        """The numbers of each version of each model at this moment, after those of the models that nobody knows. Loads nothing.
+
+        They concern this process. `oip_asgi.prometheus` shows them to Prometheus.
+        """
+        return list_numbers(self._inside.engine)
 
     async def load(self, name: str, version: str | None = None, parameters: LoadParameters | None = None) -> None:
         """Load a model, or load it again. What was loaded before serves until the new one is ready, and serves on if that fails.
