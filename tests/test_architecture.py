@@ -57,6 +57,19 @@ def test_only_the_door_names_private_modules() -> None:
     assert [(str(file.relative_to(ROOT)), name) for file in files for name in _private_names(file)] == []
 
 
+@pytest.mark.parametrize("file", ["_command.py", "opentelemetry.py", "prometheus.py"])
+def test_an_add_on_uses_nothing_private_of_others(file: str) -> None:
+    """That it imports nothing private is held by import-linter; attributes are not."""
+    nodes = list(ast.walk(ast.parse((_PACKAGE / file).read_text())))
+    used = [
+        node.attr
+        for node in nodes
+        if isinstance(node, ast.Attribute) and not (isinstance(node.value, ast.Name) and node.value.id == "self")
+    ]
+    used += [alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names]
+    assert [name for name in used if name.startswith("_") and not name.startswith("__")] == []
+
+
 def test_no_circle_of_imports() -> None:
     """Imports inside functions, and those for types only, count too: a file of a circle cannot be understood before the others."""
     package = _PACKAGE
