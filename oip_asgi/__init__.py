@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from . import _conversions  # noqa: F401  (it gives classes their methods)
 from ._extensions.cache import ResponseCache
+from ._extensions.model_statistics import Histogram, ModelNumbers
 from ._extensions.repository import ModelStatus
 from ._extensions.shared_memory import SharedMemory
 from ._models.handler import Loaded
@@ -14,6 +15,7 @@ from ._protocol.observation import Observation
 from ._protocol.schemas import RequestOutput
 from ._protocol.specs import TensorSpec
 from ._protocol.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor
+from ._serving.record import Span, Tracer
 from ._version import __version__
 from .asgi import OIPApp, OIPMiddleware
 from .server import InferenceServer
@@ -48,6 +50,7 @@ else:
 __all__ = [
     "Access",
     "ErrorResponse",
+    "Histogram",
     "InferenceContext",
     "InferenceError",
     "InferenceRequest",
@@ -56,6 +59,7 @@ __all__ = [
     "InvalidResponse",
     "LoadParameters",
     "Loaded",
+    "ModelNumbers",
     "ModelStatus",
     "OIPApp",
     "OIPMiddleware",
@@ -65,7 +69,9 @@ __all__ = [
     "RequestOutput",
     "ResponseCache",
     "SharedMemory",
+    "Span",
     "Tensor",
     "TensorSpec",
+    "Tracer",
     "__version__",
 ]

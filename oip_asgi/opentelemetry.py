@@ -11,21 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
-from ._hosts.extras import make_import_error
-from ._hosts.given import check_server
-
 try:
     from opentelemetry import trace
     from opentelemetry.context import Context
 except ImportError as error:
-    raise make_import_error(error, "opentelemetry", "opentelemetry-api") from error
+    raise ImportError("opentelemetry is not installed: pip install opentelemetry-api", name=error.name) from error
 
-from ._models.model import Model
-from ._models.statistics import Outcome, Timings
-from ._protocol.errors import InferenceError, error_text
-from ._serving.record import Span
-from ._version import __version__
-from .server import InferenceServer
+from . import InferenceError, InferenceServer, Span, __version__
 
 
 def instrument(server: InferenceServer, tracer_provider: trace.TracerProvider | None = None) -> None:
@@ -44,31 +36,28 @@ def instrument(server: InferenceServer, tracer_provider: trace.TracerProvider | 
         server: The server.
         tracer_provider: Where its spans come from; the global one if it is left out.
     """
-    check_server(server, "instrument", "instrument(server)")
-    server._inside.engine.tracer = _Tracer(trace.get_tracer("oip_asgi", __version__, tracer_provider))
+    if not isinstance(server, InferenceServer):
+        raise TypeError(f"instrument takes an InferenceServer, not a {type(server).__name__}: write instrument(server)")
+    server.instrument(_Tracer(trace.get_tracer("oip_asgi", __version__, tracer_provider)))
 
 
 class _Tracer:
     def __init__(self, tracer: trace.Tracer) -> None:
         self._tracer = tracer
 
-    def begin(self, model: Model) -> _Span | None:
+    def begin(self, model: str, version: str | None) -> _Span | None:
         if not trace.get_current_span().is_recording():
             return None
-        attributes = {"oip.model.name": model.name}
-        if model.version is not None:
-            attributes["oip.model.version"] = model.version
-        return _Span(self._tracer.start_span(f"infer {model.name}", attributes=attributes))
+        attributes = {"oip.model.name": model} | ({} if version is None else {"oip.model.version": version})
+        return _Span(self._tracer.start_span(f"infer {model}", attributes=attributes))
 
     @contextmanager
-    def together(self, model: Model, rows: int, spans: Sequence[Span]) -> Iterator[None]:
-        attributes: dict[str, str | int] = {"oip.model.name": model.name, "oip.batch.rows": rows}
-        if model.version is not None:
-            attributes["oip.model.version"] = model.version
+    def together(self, model: str, version: str | None, rows: int, spans: Sequence[Span]) -> Iterator[None]:
+        attributes = {"oip.model.name": model, "oip.batch.rows": rows} | ({} if version is None else {"oip.model.version": version})
         members = [span.span for span in spans if isinstance(span, _Span)]
         links = [trace.Link(member.get_span_context()) for member in members]
         # a trace of its own, as its requests are in several traces
-        span = self._tracer.start_span(f"infer {model.name} batch", Context(), attributes=attributes, links=links)
+        span = self._tracer.start_span(f"infer {model} batch", Context(), attributes=attributes, links=links)
         context = span.get_span_context()
         for member in members:
             member.add_event(
@@ -92,18 +81,13 @@ class _Span:
         used: AbstractContextManager[object] = trace.use_span(self.span, record_exception=False, set_status_on_exception=False)
         return used
 
-    def end(self, outcome: Outcome, request: Timings | None, error: BaseException | None) -> None:
-        span = self.span
-        span.set_attribute("oip.outcome", outcome)
-        if request is not None:
-            if request.id is not None:
-                span.set_attribute("oip.request.id", request.id)
-            if request.called:
-                span.set_attribute("oip.queue.duration", request.started - request.entered)
+    def end(self, outcome: str, request_id: str | None, queued: float | None, error: BaseException | None) -> None:
+        attributes = {"oip.outcome": outcome, "oip.request.id": request_id, "oip.queue.duration": queued}
+        self.span.set_attributes({name: value for name, value in attributes.items() if value is not None})
         if isinstance(error, Exception) and outcome != "invalid":
-            span.set_attribute("error.type", _name_type(error.__cause__ or error))
-            span.set_status(trace.StatusCode.ERROR, error_text(error) if isinstance(error, InferenceError) else None)
-        span.end()
+            self.span.set_attribute("error.type", _name_type(error.__cause__ or error))
+            self.span.set_status(trace.StatusCode.ERROR, str(error) if isinstance(error, InferenceError) else None)
+        self.span.end()
 
 
 def _name_type(error: BaseException) -> str:

@@ -10,6 +10,7 @@ takes a request some microseconds; and they do not say how long a slot was waite
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import threading
 import time
@@ -17,34 +18,28 @@ import weakref
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, pairwise
 from typing import Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
-
-from ._hosts.extras import make_import_error
-from ._hosts.given import check_server
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram, values
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
     from prometheus_client.registry import Collector
 except ImportError as error:
-    raise make_import_error(error, "prometheus_client", "prometheus_client") from error
+    raise ImportError("prometheus_client is not installed: pip install prometheus_client", name=error.name) from error
 
-from ._models.model import Model
-from ._models.statistics import BUCKETS, ROWS, Numbers
-from ._models.statistics import Histogram as Counts
-from ._protocol.datatypes import Array
-from ._protocol.log import logger
-from ._serving.engine import Engine
-from .server import InferenceServer
+from . import Histogram as Counts
+from . import InferenceServer, ModelNumbers
 
 _SECONDS: Final = 1.0
 """How old the numbers of other processes may be: less than the time between two scrapes."""
 
 _LABELS: Final = ("server", "model", "version")
+
+_ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 _FAMILIES: Final[Mapping[Any, Any]] = {Counter: CounterMetricFamily, Gauge: GaugeMetricFamily, Histogram: HistogramMetricFamily}
 
@@ -56,7 +51,7 @@ class _Metric(msgspec.Struct, frozen=True, eq=False):
     name: str  # the client adds `_total` to a counter's
     text: str
     labels: tuple[str, ...] = ()  # in addition to `_LABELS`
-    buckets: Sequence[float] = BUCKETS
+    buckets: Sequence[float] = Counts.SECONDS
     mode: str = ""  # how the gauges of several processes are combined
 
     def make_family(self) -> Any:
@@ -85,7 +80,7 @@ _DURATION: Final = _Metric(
 _QUEUE: Final = _Metric(Histogram, "oip_queue_duration_seconds", "How long requests that were executed had waited for a slot.")
 _EXECUTION: Final = _Metric(Histogram, "oip_execution_duration_seconds", "How long the model's function took, once for a batch.")
 _FIRST: Final = _Metric(Histogram, "oip_first_response_duration_seconds", "From a request's body to a stream's first response.")
-_ROWS: Final = _Metric(Histogram, "oip_batch_rows", "Rows of each call of the model's function.", buckets=ROWS)
+_ROWS_OF_CALLS: Final = _Metric(Histogram, "oip_batch_rows", "Rows of each call of the model's function.", buckets=_ROWS)
 _DROPPED: Final = _Metric(Counter, "oip_observations_dropped", "Observations for which the queue of an observer had no room.")
 _IN_PROGRESS: Final = _Metric(Gauge, "oip_requests_in_progress", "Requests that wait for a slot, and that run.", ("state",), mode="livesum")
 _READY: Final = _Metric(
@@ -95,45 +90,44 @@ _LOAD: Final = _Metric(Gauge, "oip_model_load_duration_seconds", "How long the m
 
 _METRICS: Final = (
     *(_REQUESTS, _INFERENCES, _EXECUTIONS, _HITS, _MISSES, _OUTSIDE, _DURATION, _QUEUE, _EXECUTION, _FIRST),
-    *(_ROWS, _DROPPED, _IN_PROGRESS, _READY, _LOAD),
+    *(_ROWS_OF_CALLS, _DROPPED, _IN_PROGRESS, _READY, _LOAD),
 )
+
+_FIELDS: Final[Mapping[_Metric, str]] = {
+    _INFERENCES: "inference_count",
+    _EXECUTIONS: "execution_count",
+    _HITS: "cache_hits",
+    _MISSES: "cache_misses",
+    _DROPPED: "observations_dropped",
+    _LOAD: "load_seconds",
+    _QUEUE: "queues",
+    _EXECUTION: "executions",
+    _FIRST: "first_responses",
+    _ROWS_OF_CALLS: "rows",
+}
+"""The fields of `ModelNumbers` that are samples without more labels."""
 
 _Samples: TypeAlias = Iterable[tuple[_Metric, tuple[str, ...], Any]]
 """Metrics with their labels, all of them or the additional ones, and values."""
 
 
-def _read_numbers(model: Model, numbers: Numbers) -> _Samples:
+def _read_numbers(numbers: ModelNumbers, *, is_shared: bool) -> _Samples:
+    """The samples of one model; those whose value is None are not there."""
     for outcome, count in numbers.outcomes.items():
-        yield _REQUESTS, (outcome,), count
-    yield _INFERENCES, (), numbers.inference_count
-    yield _EXECUTIONS, (), numbers.execution_count
-    if model.cache is not None:
-        yield _HITS, (), numbers.cache_hit.count
-        yield _MISSES, (), numbers.cache_miss.count
-    for spec in model.inputs if model.options.out_of_range == "flag" else ():
-        if spec.has_range:
-            yield _OUTSIDE, (spec.name,), numbers.outside.get(spec.name, 0)
+        if count or numbers.name:
+            yield _REQUESTS, (outcome,), count
+    if not numbers.name:
+        return
     for outcome, durations in numbers.durations.items():
         yield _DURATION, (outcome,), durations
-    yield _QUEUE, (), numbers.queues
-    yield _EXECUTION, (), numbers.executions
-    yield _ROWS, (), numbers.rows
-    if numbers.first_responses.filled:  # only streams have these
-        yield _FIRST, (), numbers.first_responses
-
-
-def _read_unknown(numbers: Numbers) -> _Samples:
-    for outcome, count in numbers.outcomes.items():
-        if count:
-            yield _REQUESTS, (outcome,), count
-
-
-def _read_gauges(engine: Engine, model: Model) -> _Samples:
-    yield _IN_PROGRESS, ("waiting",), model.limiter.waiting
-    yield _IN_PROGRESS, ("running",), model.limiter.running
-    yield _READY, (), int(model.lifecycle.is_ready and not engine.stopping)
-    if model.lifecycle.load_seconds is not None:
-        yield _LOAD, (), model.lifecycle.load_seconds
+    for name, count in numbers.out_of_range.items():
+        yield _OUTSIDE, (name,), count
+    yield _IN_PROGRESS, ("waiting",), numbers.waiting
+    yield _IN_PROGRESS, ("running",), numbers.running
+    # gunicorn's first process loads nothing, and would count as not ready for all
+    yield _READY, (), numbers.is_ready if is_shared else bool(numbers.is_ready)
+    for metric, field in _FIELDS.items():
+        yield metric, (), getattr(numbers, field)
 
 
 def instrument(server: InferenceServer, registry: CollectorRegistry = REGISTRY) -> None:
@@ -157,22 +151,20 @@ def instrument(server: InferenceServer, registry: CollectorRegistry = REGISTRY) 
     Raises:
         ValueError: Other metrics with the same names are in this registry already.
     """
-    check_server(server, "instrument", "instrument(server, registry)")
-    engine = server._inside.engine
+    if not isinstance(server, InferenceServer):
+        raise TypeError(f"instrument takes an InferenceServer, not a {type(server).__name__}: write instrument(server, registry)")
+    name = server.options.name
     with _LOCK:
         page = _PAGES.get(registry)
         if page is None:
             page = _PAGES[registry] = _make_page(registry)
-        before = page.engines.get(engine.options.name)
-        if before is engine:
-            return
-        if before is not None:
-            logger.warning(
+        if page.servers.get(name) not in (None, server):
+            logging.getLogger("oip_asgi").warning(
                 "another server named %r was instrumented in this registry, and this one takes its place: if both serve, give each a name, "
                 "InferenceServer(name=...), or a registry of its own",
-                engine.options.name,
+                name,
             )
-        page.engines[engine.options.name] = engine
+        page.servers[name] = server
 
 
 _LOCK: Final = threading.Lock()
@@ -182,19 +174,19 @@ class _Page:
     """The servers of one registry, and its instruments if several processes share the numbers."""
 
     def __init__(self, registry: CollectorRegistry, *, is_shared: bool) -> None:
-        self.engines: weakref.WeakValueDictionary[str, Engine] = weakref.WeakValueDictionary()
+        self.servers: weakref.WeakValueDictionary[str, InferenceServer] = weakref.WeakValueDictionary()
         self.instruments = {metric: metric.make_instrument(registry) for metric in _METRICS} if is_shared else None
-        self._written: dict[tuple[_Metric, tuple[str, ...]], Array] = {}
+        self._written: dict[tuple[_Metric, tuple[str, ...]], Any] = {}
         self._histograms: dict[tuple[_Metric, tuple[str, ...]], list[Any]] = {}
         """What each histogram consists of in the files of prometheus_client."""
         if not is_shared:
-            registry.register(_Collector(self.engines))
+            registry.register(_Collector(self.servers))
 
     def write(self) -> None:
         """Add to the instruments by how much the numbers have grown since the last time. The caller holds `_LOCK`."""
         if self.instruments is None:
             return
-        for metric, labels, value in _read_samples(self.engines, is_shared=True):
+        for metric, labels, value in _read_samples(self.servers, is_shared=True):
             if metric.kind is Gauge:
                 self.instruments[metric].labels(*labels).set(value)
                 continue
@@ -265,8 +257,8 @@ def _write_pages() -> None:
 class _Collector(Collector):
     """Reads the numbers of servers at each scrape."""
 
-    def __init__(self, engines: Mapping[str, Engine]) -> None:
-        self._engines = engines
+    def __init__(self, servers: Mapping[str, InferenceServer]) -> None:
+        self._servers = servers
 
     def describe(self) -> Iterable[Metric]:
         """The metrics without samples, so that the registry refuses others of the same names."""
@@ -276,25 +268,20 @@ class _Collector(Collector):
         """The metrics as they are now."""
         families = {metric: metric.make_family() for metric in _METRICS}
         with _LOCK:
-            samples = list(_read_samples(self._engines, is_shared=False))
+            samples = list(_read_samples(self._servers, is_shared=False))
         for metric, labels, value in samples:
             values = _sum_buckets(metric.buckets, value) if metric.kind is Histogram else (value,)
             families[metric].add_metric(labels, *values)
         return list(families.values())
 
 
-def _read_samples(engines: Mapping[str, Engine], *, is_shared: bool) -> _Samples:
+def _read_samples(servers: Mapping[str, InferenceServer], *, is_shared: bool) -> _Samples:
     """The numbers of all servers, with all their labels."""
-    for name, engine in sorted(engines.items()):
-        for metric, more, value in _read_unknown(engine.unknown.snapshot()):
-            yield metric, (name, "", "", *more), value
-        for (model_name, version), count in engine.count_drops().items():
-            yield _DROPPED, (name, model_name, version or ""), count
-        for model in engine.models:
-            for metric, more, value in chain(_read_numbers(model, model.statistics.snapshot()), _read_gauges(engine, model)):
-                # gunicorn's first process loads nothing, and would count as not ready for all
-                if not (is_shared and metric is _READY and model.lifecycle.state == "registered"):
-                    yield metric, (name, model.name, model.version or "", *more), value
+    for name, server in sorted(servers.items()):
+        for numbers in server.statistics():
+            for metric, more, value in _read_numbers(numbers, is_shared=is_shared):
+                if value is not None:
+                    yield metric, (name, numbers.name, numbers.version or "", *more), value
 
 
 def _count_buckets(buckets: Sequence[float], histogram: Counts) -> list[int]:

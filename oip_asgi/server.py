@@ -14,6 +14,7 @@ from ._codecs.content_types import Codecs
 from ._docs.json_schemas import make_example_tensors
 from ._docs.openapi import openapi
 from ._extensions import repository
+from ._extensions.model_statistics import ModelNumbers, list_numbers
 from ._extensions.repository import ModelStatus
 from ._extensions.shared_memory import Regions
 from ._hosts.given import is_framework
@@ -24,6 +25,7 @@ from ._models.idle import IdleUnload
 from ._models.loader import LoadParameters
 from ._models.model import Model
 from ._models.model_options import ModelKeywords, ModelOptions
+from ._protocol.errors import show
 from ._protocol.log import logger
 from ._protocol.observation import Observation
 from ._protocol.options import check_names, document
@@ -39,6 +41,7 @@ from ._runtime.waiting import check_may_block, is_on_loop, wait_for, wait_until_
 from ._serving.engine import Engine
 from ._serving.observing import ObserverOptions
 from ._serving.python_calls import PythonFormat, infer_values
+from ._serving.record import Tracer
 from ._serving.server_options import ServerKeywords, ServerOptions
 from ._serving.stream import stream
 from ._serving.warm_up import warm_up
@@ -124,7 +127,6 @@ class InferenceServer:
             is_on_loop=is_on_loop,
         )
         self._inside = Inside(engine, Runtime(checked.worker_threads))
-        self._shutdown_timeout = checked.shutdown_timeout
         self._lock = threading.Lock()
         self._starts = 0
         self._ending: Signal | None = None
@@ -155,17 +157,17 @@ class InferenceServer:
             content_type (str | None, default None): The content type of requests that name none. "pd" makes one data frame of
                 all inputs; any other is that of each tensor whose spec in `inputs` has none.
             run (Literal['thread', 'inline'], default 'thread'): Where a `def` runs under ASGI and grpc.aio: in a worker thread,
-                or, "inline", on the event loop, which suits functions that take microseconds.
+                or, "inline", on the event loop. That suits functions that take microseconds.
             writable (bool, default False): Whether inputs arrive as copies that the function may change. If not, they are
                 read-only.
-            out_of_range (Literal['refuse', 'flag'], default 'refuse'): Whether a request with a value outside of the `minimum`
-                and `maximum` of an input is refused, or, with "flag", answered and marked. The mark is the response
+            out_of_range (Literal['refuse', 'flag'], default 'refuse'): Whether a request with a value outside of an input's
+                range is refused, or, with "flag", answered and marked. The mark is the response
                 parameter `oip_out_of_range`, which names the inputs.
             load (Callable[..., Any] | None, default None): A `def` or `async def` that is called before the model is used, and
                 each time it is loaded again. With a parameter it gets the `LoadParameters` of the client that loads it. If no
                 function is registered, it returns the function, or a `Loaded` with its inputs and outputs beside it.
             unload (Callable[..., Any] | None, default None): A `def` or `async def` that is called after the last call, when
-                the model is unloaded or unregistered, or the server stops. With a parameter it gets what `load` returned, also
+                the model is unloaded or the server stops. With a parameter it gets what `load` returned, also
                 for a function that a new one has replaced.
             ready (Callable[[], Any] | None, default None): A `def` or `async def` that each readiness check calls: a false
                 result means that the model is not ready. If it raises `InferenceError`, it is not either, and the
@@ -183,11 +185,11 @@ class InferenceServer:
                 a model that computes, write about the number of CPUs.
             max_queue (int, default 100): How many requests may wait for a call. More are answered 503 with `Retry-After`. Each
                 that waits holds its decoded body, so this bounds memory.
-            timeout (float | None, default None): How many seconds a request may take, from the end of its body to its answer;
-                after that it is answered 504. An `async def` is cancelled; a `def` goes on in its thread, and keeps its slot
+            timeout (float | None, default None): How many seconds a request may take, from the end of its body to its answer.
+                After that it is answered 504. An `async def` is cancelled; a `def` goes on in its thread, and keeps its slot
                 until it ends. For a generator: the time to its first response.
-            allow_timeout_override (bool, default False): Whether a request's parameter `timeout`, in microseconds, may make the
-                time shorter. If not, it is ignored, as by Triton. A gRPC client's deadline always counts.
+            allow_timeout_override (bool, default False): Whether a request's parameter `timeout`, in microseconds, may make
+                `timeout=` shorter. If not, it is ignored, as by Triton. A gRPC client's deadline always counts.
             stream_timeout (float | None, default None): How many seconds all responses of a generator may take
                 together. Time in which the client does not read counts too. After that the generator is closed, and the
                 client gets an error.
@@ -196,13 +198,10 @@ class InferenceServer:
                 `InferenceContext`.
             max_batch_size (int | None, default None): How many rows requests may have together to share a call; None: they
                 share none. Waiting requests that differ in nothing but their rows then share one: the function gets the rows of all
-                of them, and returns a row for each. A request with more rows runs alone.
+                of them, and returns a row for each. A request with more rows runs alone. If the function raises, each is tried alone,
+                so that one bad input costs no other request its answer.
             max_batch_delay (float, default 0.0): How many seconds a request may be held back so that others share its call.
                 With 0, requests share a call only if they came while all calls that may run at once were busy.
-            preferred_batch_sizes (Sequence[int], default ()): Numbers of rows with which a batch starts at once.
-                One with more rows than the largest of them does too.
-            retry_alone (bool, default False): Whether each request of a batch is tried alone after the function raised, so that
-                one bad input costs no other request its answer. The function then sees the same rows twice.
             replace (bool, default False): Whether it takes the place of a model with its name and version, if there is one: for
                 notebooks, and code that is reloaded. Calls that wait or run end with the old model, then its `unload=` is
                 called.
@@ -311,9 +310,52 @@ class InferenceServer:
                 if observer.hears(model.name):
                     model.observers = (*model.observers, observer)
 
+    @property
+    def options(self) -> ServerOptions:
+        """The options with which it was made, frozen: each is an attribute, such as `server.options.max_body_bytes`."""
+        return self._inside.engine.options
+
+    def instrument(self, tracer: Tracer) -> None:
+        """Have a span begun for each inference request. `oip_asgi.opentelemetry.instrument(server)` does that with OpenTelemetry's.
+
+        Each request has at most one span, so another tracer takes the place of the one before.
+
+        Args:
+            tracer: What begins spans: an object with the methods of `Tracer`.
+
+        Raises:
+            TypeError: It has none of these methods, such as a tracer of OpenTelemetry's own.
+
+        Example:
+            >>> class Names:
+            ...     def begin(self, model, version):
+            ...         print("begins", model)
+            ...
+            ...     def together(self, model, version, rows, spans): ...
+            >>> server = InferenceServer()
+            >>> server.instrument(Names())
+            >>> server.register("double", lambda x: x * 2)
+            >>> server.infer_sync("double", {"x": [1.0]})["output_0"].tolist()
+            begins double
+            [2.0]
+        """
+        if not (hasattr(tracer, "begin") and hasattr(tracer, "together")):
+            raise TypeError(
+                f"{show(tracer)} is no Tracer: expected the methods begin and together; for OpenTelemetry, write "
+                "oip_asgi.opentelemetry.instrument(server, tracer_provider)"
+            )
+        self._inside.engine.tracer = tracer
+
     def models(self) -> list[ModelStatus]:
-        """Each version of each model, and its state. Loads nothing."""
+        """Each version of each model, its state, and what it takes and returns. Loads nothing."""
         return [repository.read_status(model) for model in self._inside.engine.models]
+
+    def statistics(self) -> list[ModelNumbers]:
+        """The numbers of each version of each model at this moment, after those of the models that nobody knows. Loads nothing.
+
+        They concern this process. `oip_asgi.prometheus` shows them to Prometheus.
+        """
+        return list_numbers(self._inside.engine)
 
     async def load(self, name: str, version: str | None = None, parameters: LoadParameters | None = None) -> None:
         """Load a model, or load it again. What was loaded before serves until the new one is ready, and serves on if that fails.
@@ -541,7 +583,7 @@ class InferenceServer:
         if ended is not None:
             engine, runtime = self._inside
             io = BlockingIO(runtime)
-            io.complete(engine.stop(io, self._shutdown_timeout))
+            io.complete(engine.stop(io, self.options.shutdown_timeout))
             self._end_stop(ended)
 
     def drain(self) -> None:
@@ -596,7 +638,7 @@ class InferenceServer:
             ended = self._count_leave()
             if ended is not None:
                 try:
-                    await io.complete(engine.stop(io, self._shutdown_timeout))
+                    await io.complete(engine.stop(io, self.options.shutdown_timeout))
                 finally:
                     # threads are waited for in another one, while the host's event loop goes on
                     threading.Thread(target=self._end_stop, args=(ended,), daemon=True).start()

@@ -57,6 +57,19 @@ def test_only_the_door_names_private_modules() -> None:
     assert [(str(file.relative_to(ROOT)), name) for file in files for name in _private_names(file)] == []
 
 
+@pytest.mark.parametrize("file", ["_command.py", "opentelemetry.py", "prometheus.py"])
+def test_an_add_on_uses_nothing_private_of_others(file: str) -> None:
+    """That it imports nothing private is held by import-linter; attributes are not."""
+    nodes = list(ast.walk(ast.parse((_PACKAGE / file).read_text())))
+    used = [
+        node.attr
+        for node in nodes
+        if isinstance(node, ast.Attribute) and not (isinstance(node.value, ast.Name) and node.value.id == "self")
+    ]
+    used += [alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names]
+    assert [name for name in used if name.startswith("_") and not name.startswith("__")] == []
+
+
 def test_no_circle_of_imports() -> None:
     """Imports inside functions, and those for types only, count too: a file of a circle cannot be understood before the others."""
     package = _PACKAGE
@@ -105,20 +118,20 @@ BUDGETS: Final = {
     "_json": 598,
     "_codecs": 2093,
     "_rest": 411,
-    "_models": 2553,
-    "_serving": 2024,
+    "_models": 2539,
+    "_serving": 2022,
     "_runtime": 1194,
-    "_extensions": 752,
+    "_extensions": 790,
     "_docs": 396,
     "_http": 656,
     "_grpc": 1143,
     "_hosts": 319,
     "client": 2115,
     "mlserver": 771,
-    "_command": 307,
-    "prometheus.py": 188,
-    "opentelemetry.py": 61,
-    "faces": 1330,
+    "_command.py": 220,
+    "prometheus.py": 165,
+    "opentelemetry.py": 46,
+    "faces": 1343,
 }
 """Statements of each room, without docstrings. A number only falls: a feature that wants more takes it from another row, in one commit.
 
@@ -141,9 +154,9 @@ KNOWN_IN: Final = {
     "pandas": """
         _codecs/base.py _codecs/column_dtypes.py _codecs/column_reading.py _codecs/column_writing.py
         _codecs/content_types.py _codecs/dataframes.py _codecs/dates.py _codecs/entering.py _codecs/plain.py
-        _codecs/rows.py _codecs/values.py _command/targets.py _models/columns.py _models/estimators.py
-        _models/handler.py _models/results.py _protocol/kinds.py _protocol/limits.py _protocol/to_array.py
-        client/__main__.py client/_clients.py client/_row_files.py client/score.py server.py specs.py
+        _codecs/rows.py _codecs/values.py _models/columns.py _models/estimators.py _models/handler.py _models/results.py
+        _protocol/kinds.py _protocol/limits.py _protocol/to_array.py client/__main__.py client/_clients.py
+        client/_row_files.py client/score.py server.py specs.py
     """,
 }
 """The files of the package that know a thing of the values, each of which has to change with it. No other file may know it."""

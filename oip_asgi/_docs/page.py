@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from .._extensions.repository import list_models
 from .._models.model import Model
-from .._models.statistics import Histogram
+from .._models.statistics import Counts
 from .._serving.engine import Engine
 from .openapi import openapi_of
 from .operations import Control
@@ -72,8 +72,6 @@ SHOWN: Final = (
     "stream_timeout",
     "max_batch_size",
     "max_batch_delay",
-    "preferred_batch_sizes",
-    "retry_alone",
     "cache",
     "writable",
     "out_of_range",
@@ -165,6 +163,6 @@ def describe_state(engine: Engine, model: Model) -> dict[str, Any]:
     }
 
 
-def _describe_histogram(*together: Histogram) -> dict[str, Any]:
+def _describe_histogram(*together: Counts) -> dict[str, Any]:
     counts = [sum(same) for same in zip(*(histogram.counts for histogram in together), strict=True)]
     return {"bounds": together[0].bounds, "counts": counts, "sum": sum(histogram.sum for histogram in together)}

@@ -6,7 +6,7 @@ Specification: Triton's Model Repository Extension.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -20,6 +20,7 @@ from .._protocol.datatypes import Buffer
 from .._protocol.errors import Forbidden, InferenceError, InvalidRequest, NotFound, NotReady, show
 from .._protocol.limits import MAX_QUESTION
 from .._protocol.schemas import ModelIndex, Parameters
+from .._protocol.specs import TensorSpec
 from .._serving.call_stack import find_callers
 from .._serving.engine import Engine
 from .table import GrpcMethod, GrpcMethods, Question, RestRoute, decode_question
@@ -64,12 +65,16 @@ class ModelStatus(msgspec.Struct, frozen=True):
             next request loads it again, after `idle_unload=` or a stop of the server that could not wait for `unload=`; "failed", if
             `load=` raised; "unloading", while running calls end; "unloaded".
         reason: Why it is in that state, in words; empty if there is nothing to say.
+        inputs: What it takes, as far as that is known: a `load=` may say it.
+        outputs: What it returns, as far as that is declared.
     """
 
     name: str
     version: str | None
     state: PublicState
     reason: str
+    inputs: Sequence[TensorSpec] = ()
+    outputs: Sequence[TensorSpec] = ()
 
 
 class IndexRequest(msgspec.Struct):
@@ -83,9 +88,8 @@ class ControlRequest(msgspec.Struct):
 def read_status(model: Model) -> ModelStatus:
     now, reload_failed = model.lifecycle.state, model.lifecycle.reload_failed
     state, _, reason = _STATES[now]
-    return ModelStatus(
-        model.name, model.version, state, _RELOAD_FAILED.get(now, reason) if reload_failed else model.lifecycle.obstacle or reason
-    )
+    reason = _RELOAD_FAILED.get(now, reason) if reload_failed else model.lifecycle.obstacle or reason
+    return ModelStatus(model.name, model.version, state, reason, model.inputs, model.outputs)
 
 
 def list_models(models: Iterable[Model], *, ready: bool) -> list[ModelIndex]:

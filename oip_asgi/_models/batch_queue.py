@@ -7,7 +7,7 @@ time that it has left, as `_serving.batch` says. Without a delay, it takes a fre
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Hashable
 from typing import Any
 
 import msgspec
@@ -45,11 +45,9 @@ class Batches(Limiter):
 
     slot_type = BatchSlot
 
-    def __init__(self, max_concurrency: int, max_queue: int, most: int, preferred: Collection[int]) -> None:
+    def __init__(self, max_concurrency: int, max_queue: int, most: int) -> None:
         super().__init__(max_concurrency, max_queue)
         self.most = most
-        self._preferred = frozenset(preferred)
-        self._enough = max(preferred, default=most)
         self._groups: dict[Hashable, _Group] = {}
 
     def share(self, slot: BatchSlot, request: object) -> bool:
@@ -85,7 +83,7 @@ class Batches(Limiter):
         """The request that starts a group: of those that are ready, the one whose first request is due first."""
         best: _Group | None = None
         for group in self._groups.values():
-            is_ready = group.starter is None and (group.due_count or group.rows >= self._enough or group.rows in self._preferred)
+            is_ready = group.starter is None and (group.due_count or group.rows >= self.most)
             if is_ready and (best is None or group.first.due < best.first.due):
                 best = group
         if best is None:

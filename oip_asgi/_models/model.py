@@ -65,7 +65,7 @@ class Model:
         bounds = options.max_concurrency or 1, options.max_queue
         if options.max_batch_size is None:
             return Limiter(*bounds)
-        return Batches(*bounds, options.max_batch_size, options.preferred_batch_sizes)
+        return Batches(*bounds, options.max_batch_size)
 
     def make_stand_in(self, handler: Handler) -> Model:
         """A copy of this model, with slots and numbers of its own. A handler that does not serve yet answers its requests."""

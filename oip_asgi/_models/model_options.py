@@ -46,8 +46,6 @@ class ModelKeywords(TypedDict, total=False):
     cache: ResponseCache | None
     max_batch_size: int | None
     max_batch_delay: float
-    preferred_batch_sizes: Sequence[int]
-    retry_alone: bool
     replace: bool
 
 
@@ -62,11 +60,6 @@ _CALLS: Final = Check(
     TypeError,
 )
 _DELAY: Final = number("a number of seconds, 0 or more, such as 0.002", lambda value: 0 <= value <= NO_TIMEOUT)
-_SIZES: Final = Check(
-    "a list of integers, such as [8, 16]",
-    lambda value: isinstance(value, (list, tuple)) and all(type(size) is int for size in value),
-    TypeError,
-)
 
 
 class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -100,8 +93,6 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     cache: Annotated[ResponseCache | None, instance_of(ResponseCache, "ResponseCache(max_bytes=64 << 20)")] = None
     max_batch_size: Annotated[int | None, integer(1, "a number of rows, 1 or more, such as 32", most=2**31 - 1)] = None
     max_batch_delay: Annotated[float, _DELAY] = 0.0
-    preferred_batch_sizes: Annotated[Sequence[int], _SIZES] = ()
-    retry_alone: Annotated[bool, BOOLEAN] = False
     replace: Annotated[bool, BOOLEAN] = False
 
     def __post_init__(self) -> None:
@@ -159,15 +150,8 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             )
 
     def _check_batching(self) -> None:
-        most, preferred = self.max_batch_size, self.preferred_batch_sizes
-        if most is None:
-            if self.max_batch_delay or preferred or self.retry_alone:
-                raise ValueError(
-                    f"{self}: max_batch_delay=, preferred_batch_sizes= and retry_alone= are for batches: say max_batch_size= too"
-                )
-            return
-        if not all(1 <= size <= most for size in preferred):
-            raise ValueError(f"{self}: preferred_batch_sizes={list(preferred)} must be from 1 to max_batch_size={most}")
+        if self.max_batch_size is None and self.max_batch_delay:
+            raise ValueError(f"{self}: max_batch_delay= is for batches: say max_batch_size= too")
 
     @property
     def label(self) -> str:

@@ -53,8 +53,6 @@ _BOUNDS: Final[Mapping[Unit, tuple[float, ...]]] = {
 
 _EDGES: Final[Mapping[Unit, Array]] = {unit: np.array(bounds) for unit, bounds in _BOUNDS.items()}
 
-ROWS: Final = _BOUNDS["rows"]
-
 MOST_ENTRIES: Final = 1000
 """Responses of a stream after so many are counted under the last index. Executions of more rows count by the next power of two."""
 
@@ -104,7 +102,7 @@ class Duration(msgspec.Struct):
         self.add(len(seconds), float(seconds.sum()))
 
 
-class Histogram(msgspec.Struct):
+class Counts(msgspec.Struct):
     """How many values are in each bucket, and their sum."""
 
     unit: Unit = "seconds"
@@ -157,11 +155,11 @@ class Numbers(msgspec.Struct):
     batches: dict[int, dict[str, Duration]] = {}  # executions by their rows, and by stage
     response_sums: bytes = b""  # how many responses of streams there were and the seconds of their stages, each by outcome and index
 
-    durations: dict[Outcome, Histogram] = msgspec.field(default_factory=lambda: {"ok": Histogram()})  # `success`, and `fail` by its outcome
-    queues: Histogram = msgspec.field(default_factory=Histogram)  # `queue` of requests whose function was called
-    executions: Histogram = msgspec.field(default_factory=Histogram)  # calls that returned: a batch counts once
-    first_responses: Histogram = msgspec.field(default_factory=Histogram)  # how long streams took until the first
-    rows: Histogram = msgspec.field(default_factory=lambda: Histogram("rows"))  # of each call
+    durations: dict[Outcome, Counts] = msgspec.field(default_factory=lambda: {"ok": Counts()})  # `success`, and `fail` by its outcome
+    queues: Counts = msgspec.field(default_factory=Counts)  # `queue` of requests whose function was called
+    executions: Counts = msgspec.field(default_factory=Counts)  # calls that returned: a batch counts once
+    first_responses: Counts = msgspec.field(default_factory=Counts)  # how long streams took until the first
+    rows: Counts = msgspec.field(default_factory=lambda: Counts("rows"))  # of each call
 
     def add_requests(self, records: Sequence[Record]) -> None:
         """Add requests that have ended, many at once."""
@@ -176,7 +174,7 @@ class Numbers(msgspec.Struct):
         self.fail.add_all(took[has_failed])
         self.durations["ok"].add_all(took[is_ok])
         for code in set(codes[has_failed].tolist()):
-            self.durations.setdefault(OUTCOMES[int(code)], Histogram()).add_all(took[has_failed & (codes == code)])
+            self.durations.setdefault(OUTCOMES[int(code)], Counts()).add_all(took[has_failed & (codes == code)])
         self.cache_hit.add_all(lookup[is_found])
         self.cache_miss.add_all(lookup[(lookup >= 0) & ~is_found])
         waited = (started - entered)[is_called]

@@ -91,7 +91,6 @@ class Execution:
         """Set when all members have left."""
         self._slot: BatchSlot | None = slot
         self._handler, self._model, self._engine = call.handler, call.model, call.engine
-        self._retries_alone = self._model.options.retry_alone
         self._long: list[Member[Any]] = []
 
     def run(self) -> None:
@@ -163,7 +162,7 @@ class Execution:
         spans = [member.call.span for member in self._members if member.call.span is not None]
         if len(spans) == len(self._members) == 1:
             return spans[0].active()
-        return tracer.together(self._model, _sum_rows(self._members), spans) if spans else nullcontext()
+        return tracer.together(self._model.name, self._model.version, _sum_rows(self._members), spans) if spans else nullcontext()
 
     async def _answer(self, members: list[Member[Any]]) -> list[list[Member[Any]]]:
         """Answer requests by one call. Return the groups that need further calls."""
@@ -192,9 +191,8 @@ class Execution:
             self._share_out(members, result)
         except Exception as error:
             statistics.add(Numbers.add_execution, rows, {"compute_input": called - started})
-            is_refusal = refuses_request(self._handler.function, error)  # of one request, which the others need not pay for
-            if (self._retries_alone or is_refusal) and len(members) > 1:
-                if not is_refusal:
+            if len(members) > 1 and not isinstance(error, ModelFault):  # one bad input costs no other request its answer
+                if not (isinstance(convert_host_error(error) or error, InferenceError) or refuses_request(self._handler.function, error)):
                     self._log(members, error, ", so each of them is tried alone")
                 return [[member] for member in members]
             self._fail(members, error)

@@ -29,7 +29,7 @@ from .engine import Engine
 from .failures import FAILURES, as_error, make_busy_error, make_stopping_error
 from .held_loop import HELD_SECONDS, note_long
 from .observing import tell_observers
-from .record import Span, record_failure
+from .record import Span, end_span, record_failure
 from .wire_format import WireFormat
 
 T = TypeVar("T")
@@ -98,7 +98,7 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
 
 async def let_in(engine: Engine, model: Model, wire: WireFormat[T], io: IO, takes: Takes = "response") -> Call[T]:
     """Let a request in: its call has a slot then, or a place in the queue. Nearly all requests wait for nothing before that."""
-    span = None if engine.tracer is None else engine.tracer.begin(model)
+    span = None if engine.tracer is None else engine.tracer.begin(model.name, model.version)
     body = wire.body
     while True:
         if body is None or model.lifecycle.state != "ready" or model.cache is not None:
@@ -215,7 +215,7 @@ def end_call(call: Call[Any]) -> None:
         call.slot.give_up()
     call.model.statistics.record("ok", timings, timings.answered)
     if call.span is not None:
-        call.span.end("ok", timings, None)
+        end_span(call.span, "ok", timings, None)
     if call.heard is not None:
         tell_observers(call.model, call.wire, timings, timings.answered, call.heard, None)
 

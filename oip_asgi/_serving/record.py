@@ -25,23 +25,56 @@ _LOGGED: Final = (ModelFailed, TimedOut, BodyTaken)
 
 
 class Span(Protocol):
-    """One request in a trace."""
+    """One request in a trace, which a `Tracer` has begun."""
 
     def active(self) -> AbstractContextManager[object]:
-        """Make it the current span of this thread or task, while the function runs."""
+        """Make it the current span of this thread or task, while the model runs, and while a line about it is logged."""
 
-    def end(self, outcome: Outcome, request: Timings | None, error: BaseException | None) -> None:
-        """End it, with what was raised: no `Exception` if its client went, or its host ends it; None if it was answered."""
+    def end(self, outcome: Outcome, request_id: str | None, queued: float | None, error: BaseException | None) -> None:
+        """End it.
+
+        Args:
+            outcome: How the request ended: "ok", "invalid", "failed", "busy", "timeout" or "cancelled".
+            request_id: Its identifier; None if it has none, or was refused before it was decoded.
+            queued: How many seconds it waited for its slot; None if the model was not called.
+            error: What was raised, whose `__cause__` is what the model raised, if it did. No `Exception` if its client went, or its host
+                ended it; None if it was answered.
+        """
 
 
 class Tracer(Protocol):
-    """Begins spans."""
+    """Begins the spans of requests, for `InferenceServer.instrument`. Its methods are called where requests run, so they must be quick."""
 
-    def begin(self, model: Model) -> Span | None:
-        """The span of a request that has come; None if nobody records it."""
+    def begin(self, model: str, version: str | None) -> Span | None:
+        """Begin the span of a request that has come.
 
-    def together(self, model: Model, rows: int, spans: Sequence[Span]) -> AbstractContextManager[object]:
-        """The span of one call for several requests, which is current while the function runs."""
+        Args:
+            model: The model's name.
+            version: Its version, None for a model without versions.
+
+        Returns:
+            The span; None if nobody records it.
+        """
+
+    def together(self, model: str, version: str | None, rows: int, spans: Sequence[Span]) -> AbstractContextManager[object]:
+        """Begin the span of one call for several requests, which is current while the model runs.
+
+        Args:
+            model: The model's name.
+            version: Its version, None for a model without versions.
+            rows: How many rows the call has.
+            spans: Those of the requests that have one.
+
+        Returns:
+            What is entered before the call, and left after it.
+        """
+
+
+def end_span(span: Span | None, outcome: Outcome, request: Timings | None, error: BaseException | None) -> None:
+    """End the span of a request, if it has one."""
+    if span is not None:
+        queued = None if request is None or not request.called else request.started - request.entered
+        span.end(outcome, None if request is None else request.id, queued, error)
 
 
 def within(span: Span | None) -> AbstractContextManager[object]:
@@ -75,8 +108,7 @@ def record_failure(model: Model, request: Timings | None, span: Span | None, end
             text = error_text(error) + ("" if error.__cause__ is None else f" ({error_text(error.__cause__)})")
             with within(span):
                 log("%s: a request %s with %d: %s", model, what, error.status, escape(text), level=level, extra=fields)
-    if span is not None:
-        span.end(outcome, request, error)
+    end_span(span, outcome, request, error)
 
 
 def record_unknown(statistics: Statistics, error: InferenceError) -> None:

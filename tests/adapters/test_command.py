@@ -9,8 +9,10 @@ import re
 import shlex
 import socket
 import sys
+import traceback
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc.aio
@@ -134,7 +136,7 @@ def test_what_else_is_printed(tmp_path: Path) -> None:
     server = InferenceServer()
     server.register("up", load=lambda: 1 / 0)
     server.start()
-    assert next(describe_models(server, "http://h:1", has_key=False)) == "model 'up' is not ready: its load failed, see the server's log"
+    assert next(describe_models(server, "http://h:1", has_key=False)) == "model 'up' is not ready: load failed, see the server's log"
     server.stop()
 
 
@@ -191,8 +193,40 @@ def test_a_file_of_onnx(tmp_path: Path) -> None:
     answer = ask(read(tmp_path / "minus.onnx"), "minus", x=np.array([[1, 2]], "f4"))
     assert outputs(answer) == {"y": [-1.0, -2.0]}
     (tmp_path / "minus.onnx").write_bytes(b"no model")
-    with pytest.raises(Exception, match=r"minus\.onnx: cannot be read"):
+    with pytest.raises(SystemExit, match=r"minus\.onnx: it cannot be read"):
         read(tmp_path / "minus.onnx")
+
+
+class Session:
+    """As ONNX Runtime has it, of a model that gives its texts back."""
+
+    def __init__(self, file: str, providers: list[str]) -> None:
+        assert file.endswith("texts.onnx")
+
+    def get_inputs(self) -> list[Any]:
+        return [SimpleNamespace(name="text", type="tensor(string)", shape=["rows", 2])]
+
+    def get_outputs(self) -> list[Any]:
+        return [SimpleNamespace(name="same", type="tensor(string)", shape=["rows", 2])]
+
+    def run(self, names: list[str], feed: dict[str, Any]) -> list[Any]:
+        assert all(type(text) is str for text in feed["text"].ravel())
+        return [feed["text"]]
+
+
+def test_texts_of_a_file_of_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = SimpleNamespace(InferenceSession=Session, get_available_providers=lambda: ["CPUExecutionProvider"])
+    monkeypatch.setitem(sys.modules, "onnxruntime", runtime)  # as if it were the module
+    (tmp_path / "texts.onnx").write_bytes(b"")
+    server = read(tmp_path / "texts.onnx")
+    rows = np.array([["a", "b"], ["\u00e9", ""]], object)
+    assert outputs(ask(server, "texts", text=rows)) == {"same": ["a", "b", "\u00e9", ""]}
+    with pytest.raises(InferenceError, match=r"'text': element 1 is b'\\xff', which is not UTF-8") as caught:
+        server.infer_sync("texts", {"text": np.array([[b"a", b"\xff"]], object)})
+    assert caught.value.status == 400
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)  # as if it were not installed
+    with pytest.raises(SystemExit, match=r"texts\.onnx: it cannot be read .*onnxruntime.* install them"):
+        read(tmp_path / "texts.onnx")
 
 
 def start(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> dict[str, Any]:
@@ -242,7 +276,7 @@ def test_reload_watches_the_folder_of_a_file_and_a_folder(kind: str, tmp_path: P
 
 
 def test_mistakes_in_a_process_of_uvicorn_are_one_line_too_and_those_of_a_module_keep_their_traceback(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = start(monkeypatch, "nothing.joblib", "--port", "0", "--reload")
     with pytest.raises(SystemExit, match=r"^nothing\.joblib: there is no such file or folder"):
@@ -250,9 +284,9 @@ def test_mistakes_in_a_process_of_uvicorn_are_one_line_too_and_those_of_a_module
     (tmp_path / "adds.py").write_text("1 + 'a'\n")
     monkeypatch.syspath_prepend(tmp_path)
     given = start(monkeypatch, "adds:server", "--port", "0", "--reload")
-    with pytest.raises(SystemExit):
+    with pytest.raises(RuntimeError, match="adds:server cannot be imported") as caught:
         import_from_string(given["app"])()
-    assert 'adds.py", line 1' in capsys.readouterr().err
+    assert 'adds.py", line 1' in "".join(traceback.format_exception(caught.value))
 
 
 @pytest.fixture(autouse=True)
@@ -283,7 +317,10 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "mistaken", raising=False)
 
 
-OF_JOBLIB = "expected a whole file that joblib.dump or pickle has written, with the versions of the libraries that are here"
+WHOLE = (
+    "expected a whole file, and here the libraries, classes and functions with which it was written, in their versions: install them, or "
+    "start this where they can be imported"
+)
 OF_CODE = (
     "the command has no library that runs this: export it to ONNX, or load it in a module, and register a function with server.register"
 )
@@ -293,18 +330,18 @@ OF_A_MODEL = "an estimator's .joblib or .pkl, an .onnx, or what save_model of Li
 
 MISTAKES = {
     "nothing.joblib": "there is no such file or folder: expected module:server, a folder of MLServer, or a file: " + OF_A_MODEL,
-    "mistaken.py": "for a server, write module:name, such as mistaken:server",
+    "mistaken.py": f"for a server, write module:name, such as app:server: expected {OF_A_MODEL}",
     "notes.txt": f"this is no file of a model: expected {OF_A_MODEL}",
     **dict.fromkeys(("net.pt", "net.Keras", "net.safetensors"), f"{OF_CODE}: expected {OF_A_MODEL}"),
-    "dict.joblib": "holds a dict: expected an estimator with predict, such as scikit-learn has them",
-    "cut.joblib": f"joblib cannot read it (EOFError: ): {OF_JOBLIB}",
-    "page.joblib": f"joblib cannot read it (KeyError: 60): {OF_JOBLIB}",
-    "half.joblib": "joblib cannot read it (ValueError: EOF: reading array data, ",
+    "dict.joblib": "it holds a value of the type dict: expected an estimator with predict",
+    "cut.joblib": f"it cannot be read (EOFError: ): {WHOLE}",
+    "page.joblib": f"it cannot be read (KeyError: 60): {WHOLE}",
+    "half.joblib": "it cannot be read (ValueError: EOF: reading array data, ",
     "empty": "there is no model-settings.json in this folder or below it",
     "no_module:app": f'Could not import module "no_module". {START}',
     "mistaken:sever": f'Attribute "sever" not found in module "mistaken". {START}',
-    "mistaken:rows": "is a list: expected an InferenceServer; for an application of ASGI, run uvicorn mistaken:rows",
-    "mistaken:app": "is a Starlette: expected an InferenceServer; for an application of ASGI, run uvicorn mistaken:app",
+    "mistaken:rows": "has the type list: expected an InferenceServer; for an ASGI application, run uvicorn mistaken:rows",
+    "mistaken:app": "has the type Starlette: expected an InferenceServer; for an ASGI application, run uvicorn mistaken:app",
 }
 WRONG_OPTIONS = {
     "line.joblib --port 70000": "port 70000: expected 0 to 65535",

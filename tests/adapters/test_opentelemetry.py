@@ -234,10 +234,11 @@ def test_a_batch_is_a_trace_of_its_own_with_a_link_to_each_request(traced: Trace
     assert told == [("oip.batch", trace.format_span_id(ids(batch)[1]))] * 2
 
 
-def test_a_batch_that_fails_is_logged_once_inside_its_own_span(traced: Traced, logged: Logged) -> None:
+def test_a_batch_that_fails_is_logged_inside_its_own_span_and_each_request_in_its_own(traced: Traced, logged: Logged) -> None:
     assert traced.ask(*(infer("batched", NUMBER % -1) for _ in range(2))) == [500, 500]
-    errors = [within for record, within in logged if record.levelno == logging.ERROR]
-    assert errors == [ids(traced.only("infer batched batch"))[1]]
+    first, *others = [within for record, within in logged if record.levelno == logging.ERROR]
+    assert first == ids(traced.only("infer batched batch"))[1]
+    assert sorted(others) == sorted(ids(span)[1] for span in traced.named("infer batched"))
     assert [event.name for span in traced.exporter.get_finished_spans() for event in span.events] == ["oip.batch"] * 2
     assert {(span.attributes or {})["error.type"] for span in traced.named("infer batched")} == {"ValueError"}
 

@@ -127,7 +127,7 @@ def test_the_log_says_which_header_and_why(caplog: pytest.LogCaptureFixture, nam
 def test_each_request_of_a_batch_has_its_timing() -> None:
     server, calls = InferenceServer(server_timing=True), list[int]()
 
-    @server.model("m", max_batch_size=3, max_batch_delay=5.0, preferred_batch_sizes=[3])
+    @server.model("m", max_batch_size=3, max_batch_delay=5.0)
     def notes(x: Any) -> Any:
         calls.append(len(x))
         return x

@@ -82,7 +82,7 @@ def columns(**inputs: Any) -> dict[str, Any]:
 
 def make_server(*, is_batched: bool, delay: float = 0.0, **more: Any) -> InferenceServer:
     server = InferenceServer()
-    options: dict[str, Any] = {"max_batch_size": 8, "max_batch_delay": delay, "retry_alone": True} if is_batched else {}
+    options: dict[str, Any] = {"max_batch_size": 8, "max_batch_delay": delay} if is_batched else {}
     options.update(more)
     server.register("numbers", numbers, **options)
     server.register("awaited", awaited, **options)

@@ -18,8 +18,6 @@ const WORDS = {
   content_type: (name) => ["Content type, if a request names none", Object.hasOwn(TYPES, name) ? `${TYPES[name]} (${name})` : name],
   max_batch_size: (count) => ["Rows in a batch", upTo(count)],
   max_batch_delay: (seconds) => ["A request waits for others that share its batch", upTo(duration(seconds))],
-  preferred_batch_sizes: (sizes) => ["A batch starts at once with", `${sizes.join(", ")} or more rows`],
-  retry_alone: () => ["If a batch fails", "each of its requests is tried alone"],
   cache: ({ max_bytes: most, ttl }) => ["Answers kept for equal requests", upTo(bytes(most)) + (ttl === null ? "" : `, each for ${duration(ttl)}`)],
   writable: () => ["The function may change its inputs", "yes, they are copies"],
   out_of_range: () => ["A value out of range", "is answered and marked"],

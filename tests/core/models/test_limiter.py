@@ -94,8 +94,6 @@ LONG: dict[str, Any] = {"max_batch_delay": 60.0}
     [
         pytest.param(LONG, [4, 4], [8], id="as many rows as may be"),
         pytest.param(LONG, [5, 5, 3], [5, 8], id="the next does not fit"),
-        pytest.param({**LONG, "preferred_batch_sizes": [3, 6]}, [2, 1], [3], id="a preferred size"),
-        pytest.param({**LONG, "preferred_batch_sizes": [2, 6]}, [3, 4], [7], id="above the largest preferred size"),
         pytest.param({"max_batch_delay": 0.1}, [1, 2], [3], id="the first of them is due"),
         pytest.param({"max_batch_delay": 0.1}, [1, 1, 1, 1, 1], [5], id="all came before it was due"),
     ],

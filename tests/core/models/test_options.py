@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -16,6 +17,8 @@ from tests.support.inside.values import list_fields
 
 TABLES = Path(__file__).parents[3] / "examples" / "guide" / "options.md"
 STRUCTS: list[type[msgspec.Struct]] = [ModelOptions, ServerOptions]
+PAGES = dict(zip(STRUCTS, TABLES.read_text().split("## Of a ")[1:], strict=True))
+NEEDED_BY = ("everyone", "under load", "rarely")
 
 
 def test_the_keywords_of_register_are_the_options_of_a_model() -> None:
@@ -57,29 +60,28 @@ def test_help_shows_each_option_with_its_type_and_default(struct: type[msgspec.S
     assert all(sentence.endswith(".") for sentence in read_sentences(struct).values())
 
 
-def split(sentences: str) -> tuple[str, str]:
-    """As many whole sentences as a cell of a table holds, 25 words, and the others."""
-    shown, *others = re.split(r'(?<=\.) (?=[A-Z`"])', sentences)
-    while others and len(f"{shown} {others[0]}".split()) <= 25:
-        shown = f"{shown} {others.pop(0)}"
-    assert len(shown.split()) <= 25, shown
-    return shown, " ".join(others)
-
-
-def tabulate(struct: type[msgspec.Struct]) -> str:
-    """The options of a struct as a table of Markdown, and below it what its cells do not hold."""
-    lines, more = ["| option | default | what it is for |", "|---|---|---|"], [""]
-    for field, sentences in zip(list_fields(struct).values(), read_sentences(struct).values(), strict=True):
-        shown, others = split(sentences)
-        lines.append(f"| `{field.name}=` | `{field.default!r}` | {shown} |")
-        if others:
-            more.append(f"- `{field.name}=`: {others}")
-    return "\n".join(lines + more)
+def tabulate(struct: type[msgspec.Struct], needs: Mapping[str, str]) -> str:
+    """The options of a struct as a table of Markdown, first those that everyone needs."""
+    sentences = [re.split(r'(?<=\.) (?=[A-Z`"])', each)[0] for each in read_sentences(struct).values()]
+    rows = {
+        field.name: f"| `{field.name}=` | `{field.default!r}` | {needs.get(field.name)} | {sentence} |"
+        for field, sentence in zip(list_fields(struct).values(), sentences, strict=True)
+    }
+    order = [name for need in NEEDED_BY for name in rows if needs.get(name) == need]
+    return "\n".join(["| option | default | needed by | what it is for |", "|---|---|---|---|", *(rows[name] for name in order or rows)])
 
 
 @pytest.mark.parametrize("struct", STRUCTS)
 def test_the_documentation_has_the_table_of_all_options(struct: type[msgspec.Struct]) -> None:
-    assert tabulate(struct) in TABLES.read_text(), f"the table should be:\n{tabulate(struct)}"
+    needs = dict(re.findall(r"^\| `(\w+)=` \|[^|]*\| ([a-z ]+) \|", PAGES[struct], re.MULTILINE))
+    assert {name: needs.get(name) in NEEDED_BY for name in list_fields(struct)} == dict.fromkeys(list_fields(struct), True)
+    assert tabulate(struct, needs) in TABLES.read_text(), f"the table should be:\n{tabulate(struct, needs)}"
+
+
+def test_the_page_of_options_is_short() -> None:
+    page = TABLES.read_text()
+    assert len(page.split()) <= 900
+    assert [cell for line in page.splitlines() if line[:1] == "|" for cell in line.split("|") if len(cell.split()) > 25] == []
 
 
 @pytest.mark.parametrize(

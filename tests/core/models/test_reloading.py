@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oip_asgi import InferenceError, InferenceServer, LoadParameters, ModelStatus, OIPApp, TensorSpec
+from oip_asgi import InferenceError, InferenceServer, Loaded, LoadParameters, ModelStatus, OIPApp, TensorSpec
 from tests.support.asking import NOT_READY, ask, error, get, outputs
 from tests.support.running import INFER, Gate, send
 from tests.support.talk import Talk, block_until, until
@@ -358,6 +358,19 @@ def test_the_server_says_what_it_serves() -> None:
     server.load_sync("m")
     server.unload_sync("m", "1")
     assert [status.state for status in server.models()] == ["unloaded", "ready"]
+
+
+def test_the_server_says_what_its_models_take_and_with_which_options_it_was_made() -> None:
+    server = InferenceServer("shop", max_body_bytes=5)
+    x, y = TensorSpec("x", "FP32", [-1]), TensorSpec("y", "FP32", [-1])
+    server.register("declared", lambda x: x, inputs=[x], outputs=[y])
+    server.register("loaded", load=lambda: Loaded(lambda x: x, inputs=[x]))
+    assert [(list(status.inputs), list(status.outputs)) for status in server.models()] == [([], []), ([x], [y])][::-1]
+    server.load_sync("loaded")
+    assert list(server.models()[1].inputs) == [x]
+    assert (server.options.name, server.options.max_body_bytes, server.options.shutdown_timeout) == ("shop", 5, 10.0)
+    with pytest.raises(AttributeError):
+        server.options.max_body_bytes = 6  # type: ignore[misc]  # a frozen struct
 
 
 def test_a_function_beside_load_is_unloaded_once_and_not_by_a_reload(caplog: pytest.LogCaptureFixture) -> None:

@@ -42,21 +42,22 @@ def make(is_async: bool, **options: Any) -> Held:
 
 
 @kinds
-def test_what_the_function_raises_fails_all_and_is_logged_once(is_async: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bad_input_costs_only_itself(is_async: bool, caplog: pytest.LogCaptureFixture) -> None:
     held = make(is_async)
-    assert play(held, rows(1), rows(66), rows(2, 3)) == [FAILED] * 3
-    [record] = [record for record in caplog.records if record.levelno >= logging.ERROR]
-    assert record.getMessage() == "model 'm' failed on a batch of 3 requests with 4 rows"
-    assert "ValueError: poison" in (record.exc_text or "")
-    assert outcomes(held.server) == {"ok": 1, "failed": 3}
-    assert play(make(is_async), rows(1), rows(67)) == [(422, "not this one")] * 2  # what is for clients is told to all
+    assert play(held, rows(1), rows(66), rows(2, 3), rows(67)) == [[2], FAILED, [4, 6], (422, "not this one")]
+    assert held.sizes == [5, 1, 1, 2, 1]
+    of_batch, of_one = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert of_batch.getMessage() == "model 'm' failed on a batch of 4 requests with 5 rows, so each of them is tried alone"
+    assert "ValueError: poison" in (of_batch.exc_text or "")
+    assert of_one.getMessage().startswith("model 'm' failed")
+    assert outcomes(held.server) == {"ok": 3, "failed": 1, "invalid": 1}
 
 
 @kinds
-def test_with_retry_alone_a_bad_input_costs_only_itself(is_async: bool) -> None:
-    held = make(is_async, retry_alone=True)
-    assert play(held, rows(1), rows(66), rows(2, 3), rows(67)) == [[2], FAILED, [4, 6], (422, "not this one")]
-    assert held.sizes == [5, 1, 1, 2, 1]
+def test_what_is_for_clients_is_told_to_the_one_and_not_logged(is_async: bool, caplog: pytest.LogCaptureFixture) -> None:
+    held = make(is_async)
+    assert play(held, rows(1), rows(67), rows(2)) == [[2], (422, "not this one"), [4]]
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 def per_target(x: Any) -> list[Any]:

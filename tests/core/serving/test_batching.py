@@ -127,18 +127,6 @@ def test_names_of_inputs_are_a_set_for_parameters_and_in_order_for_a_frame(model
     assert shapes == expected[model]
 
 
-@pytest.mark.parametrize("is_async", [False, True], ids=["def", "async"])
-@pytest.mark.parametrize(("preferred", "delay"), [([2], 60.0), ([2, 6], 0.2)], ids=["above the largest", "between two"])
-async def test_a_batch_that_grows_past_a_preferred_size_while_the_model_is_busy_is_answered(
-    is_async: bool, preferred: list[int], delay: float
-) -> None:
-    options: Any = {"preferred_batch_sizes": preferred, "max_batch_delay": delay}
-    held = Held(double, is_async=True, **options) if is_async else Held(**options)
-    held.first = rows(0, 0)
-    assert ([told(task) for task in await asyncio.wait_for(held.together(rows(1, 2), rows(3)), 20)]) == [[2, 4], [6]]
-    assert held.sizes == [3]
-
-
 @pytest.mark.parametrize("run", ["thread", "inline", "async"])
 def test_the_function_sees_no_context_variable_of_a_request(run: Any) -> None:
     user: ContextVar[str] = ContextVar("user", default="nobody")

@@ -130,7 +130,7 @@ def test_cached_answers_are_heard_once_for_each_request(server: InferenceServer,
 async def test_each_request_of_a_batch_is_heard_with_its_own_rows(server: InferenceServer, hearing: Hearing) -> None:
     calls = list[int]()
 
-    @server.model("m", max_batch_size=4, max_batch_delay=5.0, preferred_batch_sizes=[4])
+    @server.model("m", max_batch_size=4, max_batch_delay=5.0)
     def tenfold(x: Any) -> Any:
         calls.append(len(x))
         return x * 10

@@ -205,8 +205,6 @@ def test_the_state_of_a_model_is_shown_as_the_server_says_it(show: Show) -> None
             ("Content type, if a request names none", "content_type=", "arrays (np)"),
             ("Rows in a batch", "max_batch_size=", "up to 64"),
             ("A request waits for others that share its batch", "max_batch_delay=", "up to 2 ms"),
-            ("A batch starts at once with", "preferred_batch_sizes=", "8, 16 or more rows"),
-            ("If a batch fails", "retry_alone=", "each of its requests is tried alone"),
             ("Answers kept for equal requests", "cache=", "up to 1.5 MiB, each for 60 s"),
             ("The function may change its inputs", "writable=", "yes, they are copies"),
             ("A value out of range", "out_of_range=", "is answered and marked"),

@@ -26,7 +26,7 @@ def main() -> int:
     settings = [
         make_server(is_batched=True, delay=0.0),
         make_server(is_batched=True, delay=0.002),
-        make_server(is_batched=True, delay=0.002, max_concurrency=3, preferred_batch_sizes=[4]),
+        make_server(is_batched=True, delay=0.002, max_concurrency=3, max_batch_size=4),
     ]
     storms = [Servers(batched) for batched in settings]
     until, told, seed = time.monotonic() + arguments.seconds, time.monotonic(), arguments.seed

@@ -1,4 +1,3 @@
 """What the command `python -m oip_asgi` serves, and what it prints of it."""
 
-from oip_asgi._command.serve import describe_models
-from oip_asgi._command.targets import find_target
+from oip_asgi._command import describe_models, find_target
