@@ -39,7 +39,7 @@ class InstanceGroup(msgspec.Struct):
 class DynamicBatching(msgspec.Struct):
     """How requests share calls."""
 
-    preferred_batch_size: tuple[()]  # a call begins at once with `max_batch_size` rows
+    preferred_batch_size: list[int]  # none: a call begins at once with `max_batch_size` rows
     max_queue_delay_microseconds: int
 
 
@@ -77,7 +77,7 @@ def describe_config(model: Model) -> ModelConfig:
         input=inputs,
         output=[ModelOutput(spec.name, _name_datatype(spec), list(spec.shape[first:])) for spec in model.outputs],
         instance_group=[InstanceGroup(model.name, "KIND_CPU", model.limiter.max_concurrency)],
-        dynamic_batching=DynamicBatching((), round(options.max_batch_delay * 1e6)) if model.has_batches else UNSET,
+        dynamic_batching=DynamicBatching([], round(options.max_batch_delay * 1e6)) if model.has_batches else UNSET,
         parameters=UNSET if options.content_type is None else {"content_type": {"string_value": options.content_type}},
         model_transaction_policy={"decoupled": True} if model.streams else UNSET,
         response_cache=UNSET if options.cache is None else {"enable": True},
