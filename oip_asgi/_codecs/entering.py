@@ -7,7 +7,7 @@ objects for these. Knows no requests and no pandas.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date, datetime
 from types import NoneType
 from typing import Any, Final
@@ -18,10 +18,11 @@ from .._json.tensor_data import from_elements
 from .._json.text import NO_SCALARS, ONLY_FLOATS, Unusual
 from .._protocol.datatypes import DTYPES, FIRST_ROUNDED, MAX_RANK, Array, DType
 from .._protocol.errors import InvalidRequest, show
-from .._protocol.kinds import BOOLEAN, BYTES, DATE, GUESSES, INTEGER, JSON, NUMBER, Kind, find_kind
+from .._protocol.kinds import BOOLEAN, DATE, GUESSES, INTEGER, JSON, NUMBER, Kind, find_kind
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import Tensor, make_tensor
 from .._protocol.to_array import check_exact, to_wire_array
+from .base import InputCodec
 from .dates import NO_DATE, DatetimeCodec
 from .plain import Base64Codec, PandasJSONCodec, StringCodec
 
@@ -30,13 +31,10 @@ _OF_JSON: Final = frozenset({bool, int, float, str, NoneType})
 
 _NUMBERS: Final = _OF_JSON - {str}
 
-_ENCODE: Final[Mapping[str, Callable[[str, list[Any]], Array]]] = {
-    "bytes": lambda name, elements: Base64Codec.encode_input(name, elements).array,
-    "date": lambda name, elements: DatetimeCodec.encode_input(name, elements).array,
-    "text": lambda name, elements: StringCodec.encode_input(name, elements).array,
-    "raw text": lambda _, elements: to_wire_array(elements),
+_CODECS: Final[Mapping[str | None, type[InputCodec[Any]]]] = {
+    codec.content_type: codec for codec in (StringCodec, Base64Codec, DatetimeCodec)
 }
-"""What makes texts of Python's objects."""
+"""What makes texts of objects of Python."""
 
 
 def enter(name: str, value: Any, spec: TensorSpec | None, *, is_json: bool, is_column: bool = False) -> Tensor:
@@ -151,8 +149,9 @@ def _read(name: str, leaves: list[Any], classes: set[type], kind: Kind, dtype: D
         raise InvalidRequest(": number out of range")
     if kind is JSON:
         return PandasJSONCodec.encode_input(name, leaves).array.reshape(shape)
-    if not is_json and (kind in (BYTES, DATE) or (kind.element in _ENCODE and not classes <= _OF_JSON)):
-        return _ENCODE[kind.element](name, leaves).reshape(shape)
+    if not is_json and dtype.hasobject and (kind.has_class or not classes <= _OF_JSON):
+        array = to_wire_array(leaves) if kind.content_type is None else _CODECS[kind.content_type].encode_input(name, leaves).array
+        return array.reshape(shape)
     if Literal in classes:
         leaves = [float(each) if type(each) is Literal else each for each in leaves]
     if float in classes and dtype.kind in "iu":

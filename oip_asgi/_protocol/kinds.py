@@ -25,6 +25,8 @@ class Kind(NamedTuple):
     content_type: str | None = None
     stand_in: Any = None
     """What is read for a missing value of a column, so that errors count all elements; None if nothing has to stand there, or may."""
+    has_class: bool = False
+    """Whether Python has a class for it: a list has objects of that, and no texts, which JSON has."""
 
 
 NUMBER: Final = Kind("number")  # a missing one is NaN
@@ -34,8 +36,8 @@ NULLABLE_INTEGER: Final = Kind("integer", stand_in=0)
 NULLABLE_BOOLEAN: Final = Kind("boolean", stand_in=False)
 RAW_TEXT: Final = Kind("raw text", stand_in="")
 TEXT: Final = Kind("text", "str", "")
-BYTES: Final = Kind("bytes", "base64")
-DATE: Final = Kind("date", "datetime", "2000-01-01")
+BYTES: Final = Kind("bytes", "base64", has_class=True)
+DATE: Final = Kind("date", "datetime", "2000-01-01", has_class=True)
 JSON: Final = Kind("JSON", "pd_json")  # a missing one is null
 
 _OF_BYTES: Final[Mapping[str | None, Kind]] = {None: RAW_TEXT, **{kind.content_type: kind for kind in (TEXT, BYTES, DATE, JSON)}}
