@@ -4,7 +4,6 @@ becomes what is declared, as on the server itself."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
 from .._codecs.column_categories import CATEGORIES
@@ -12,13 +11,12 @@ from .._codecs.column_dtypes import DTYPE, is_dtype
 from .._codecs.content_types import default_codecs
 from .._protocol.errors import ErrorResponse, InvalidResponse, ModelFault, show
 from .._protocol.specs import OpenSpec, TensorSpec
+from .._protocol.tensors import Tensor
 from . import _questions as questions
 
 if TYPE_CHECKING:
     from ._grpc import GRPCLink
     from ._http import HTTPLink
-
-_LISTS: Final = (list, tuple, range, str, bytes, bool, int, float, date, dict)
 
 _NOT_FOR_US: Final = (401, 403, 405, 501)
 """The statuses of a server that may be asked for inference alone: it is not asked again."""
@@ -26,7 +24,8 @@ _NOT_FOR_US: Final = (401, 403, 405, 501)
 
 def have_lists(inputs: Any) -> bool:
     """Whether values by name have lists or scalars. Arrays, columns and tensors say themselves what they are."""
-    return isinstance(inputs, Mapping) and any(isinstance(value, _LISTS) for value in inputs.values())
+    values = inputs.values() if isinstance(inputs, Mapping) else ()
+    return not all(isinstance(value, Tensor) or hasattr(value, "dtype") for value in values)
 
 
 class Declarations:
