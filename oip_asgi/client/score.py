@@ -117,14 +117,9 @@ def make_inputs(columns: Mapping[str, Column], rows: pd.DataFrame, *, are_texts:
     values: dict[str, Any] = {}
     for name, (chosen, spec, read) in columns.items():
         cells = np.frompyfunc(read if are_texts else lambda cell: cell, 1, 1)(rows[chosen].to_numpy())
-        wrong = [
-            cell for cell in cells.ravel() if type(cell) is str or (cell is None and spec.pd_dtype is None and spec.dtype.kind not in "fV")
-        ]
-        if wrong and spec.datatype != "BYTES" and spec.other_datatypes != "all":
-            raise InvalidRequest(f"{name} is {show(wrong[0])}: expected {spec.datatype}")
         values[name] = (np.frompyfunc(_to_number, 1, 1)(cells) if spec.other_datatypes == "numbers" else cells).tolist()
-        if {*map(type, values[name])} == {str} and spec.content_type != "pd_json":
-            values[name] = np.array(values[name], object)  # of an encoded column, the texts are encoded already
+        if spec.content_type == "base64" and {*map(type, values[name])} == {str}:
+            values[name] = np.array(values[name], object)  # which are encoded already
     return to_inputs(values, {name: spec for name, (_, spec, _) in columns.items()}, default_codecs(), columns)[0]
 
 

@@ -175,7 +175,7 @@ def test_csv_with_refused_rows(score: Score, tmp_path: Path) -> None:
     assert scored.refused == (
         "row,reason,town,area,floor\n"
         '2,no flat is that small,"a, b",-1,0\n'
-        "3,floor is 'x': expected INT64,Kiel,2,x\n"
+        "3,input 'floor': row 3 is 'x': expected an integer for INT64,Kiel,2,x\n"
         '5,"it has 2 values, and the file has 3 columns",Kiel,3,\n'
     )
     assert scored.told == (
@@ -203,7 +203,11 @@ def test_json_lines(score: Score) -> None:
     rows.append({"floor": 2, "town": "a", "area": None})
     scored = score("rent", "\n".join(map(json.dumps, rows)), rows="rows.jsonl")
     assert scored.text == '{"row": 1, "rent": 27.0}\n{"row": 3, "rent": 11.0}\n{"row": 4, "rent": null}\n'
-    refused = {"row": 2, "reason": "area is 'big': expected FP64", "columns": {"floor": 1, "town": "a", "area": "big"}}
+    refused = {
+        "row": 2,
+        "reason": "input 'area': row 2 is 'big': expected a number or None for FP64",
+        "columns": {"floor": 1, "town": "a", "area": "big"},
+    }
     assert (scored.status, json.loads(scored.refused)) == (1, refused)
 
 

@@ -42,7 +42,11 @@ def refuse_rows(model: str, tmp_path: Path, name: str, text: str) -> list[dict[s
 @pytest.mark.parametrize(
     ("model", "text", "reasons"),
     [
-        ("column", "row 0\n1\n2\n3\n4\n-5\nx\n", {5: "input 'row 0', row 5: -5.0 is out of range", 6: "row 0 is 'x': expected FP64"}),
+        (
+            "column",
+            "row 0\n1\n2\n3\n4\n-5\nx\n",
+            {5: "input 'row 0', row 5: -5.0 is out of range", 6: "input 'row 0': row 6 is 'x': expected a number"},
+        ),
         (
             "small",
             "a\n7\n300\n2.5\n",

@@ -77,6 +77,8 @@ def test_whole_numbers_are_never_rounded() -> None:
     for beside in (1.5, math.nan, None):
         with pytest.raises(InferenceError, match="input 'x': 9007199254740993 would be rounded, as a fraction or a missing value"):
             recorded.client.infer("m", {"x": [2**53 + 1, beside]})
+    with pytest.raises(InferenceError, match=r"^input 'x': an array of Python objects"):
+        recorded.client.infer("m", {"x": object()})
     with pytest.raises(InferenceError, match=r"^input 'x': its lists have different lengths: expected as many elements in each$"):
         recorded.client.infer("m", {"x": [[1, 2], [3]]})
     assert len(recorded.requests) == 3
