@@ -371,13 +371,13 @@ def test_the_numbers_tell_batches_from_requests_and_count_calls_that_fail() -> N
             assert [answer.status for answer in threads.map(way, [infer("m", body_of(number))] * 3, timeout=30)] == [status] * 3
     sized.server.infer_sync("m", {"x": np.ones((5, 1), "f4")})
     [told] = get(sized.server, "/models/m/stats")[1]["model_stats"]
-    assert (told["inference_count"], told["execution_count"]) == (8, 3)
-    assert [(batch["batch_size"], batch["compute_infer"]["count"]) for batch in told["batch_stats"]] == [(3, 1), (5, 1)]
+    assert (told["inference_count"], told["execution_count"]) == (8, 6)  # a batch that failed, and each of its requests alone
+    assert [(batch["batch_size"], batch["compute_infer"]["count"]) for batch in told["batch_stats"]] == [(1, 0), (3, 1), (5, 1)]
     counts = {name: told["inference_stats"][name]["count"] for name in ("success", "fail", "queue", "compute_infer", "compute_output")}
     assert counts == {"success": 4, "fail": 3, "queue": 7, "compute_infer": 4, "compute_output": 4}
     labels = {"server": "oip_asgi", "model": "m", "version": ""}
-    assert registry.get_sample_value("oip_executions_total", labels) == 3
+    assert registry.get_sample_value("oip_executions_total", labels) == 6
     assert registry.get_sample_value("oip_inferences_total", labels) == 8
-    assert registry.get_sample_value("oip_batch_rows_sum", labels) == 11
-    assert registry.get_sample_value("oip_batch_rows_bucket", {**labels, "le": "4.0"}) == 2
+    assert registry.get_sample_value("oip_batch_rows_sum", labels) == 14
+    assert registry.get_sample_value("oip_batch_rows_bucket", {**labels, "le": "4.0"}) == 5
     assert registry.get_sample_value("oip_requests_total", {**labels, "outcome": "ok"}) == 4
