@@ -157,7 +157,7 @@ def instrument(server: InferenceServer, registry: CollectorRegistry = REGISTRY) 
     with _LOCK:
         page = _PAGES.get(registry)
         if page is None:
-            page = _PAGES[registry] = _make_page(registry)
+            page = _PAGES[registry] = _Page(registry)
         if page.servers.get(name) not in (None, server):
             logging.getLogger("oip_asgi").warning(
                 "another server named %r was instrumented in this registry, and this one takes its place: if both serve, give each a name, "
@@ -173,13 +173,16 @@ _LOCK: Final = threading.Lock()
 class _Page:
     """The servers of one registry, and its instruments if several processes share the numbers."""
 
-    def __init__(self, registry: CollectorRegistry, *, is_shared: bool) -> None:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        is_shared = "PROMETHEUS_MULTIPROC_DIR" in os.environ or "prometheus_multiproc_dir" in os.environ
         self.servers: weakref.WeakValueDictionary[str, InferenceServer] = weakref.WeakValueDictionary()
         self.instruments = {metric: metric.make_instrument(registry) for metric in _METRICS} if is_shared else None
         self._written: dict[tuple[_Metric, tuple[str, ...]], Any] = {}
         self._histograms: dict[tuple[_Metric, tuple[str, ...]], list[Any]] = {}
         """What each histogram consists of in the files of prometheus_client."""
-        if not is_shared:
+        if is_shared:
+            _begin_to_write()
+        else:
             registry.register(_Collector(self.servers))
 
     def write(self) -> None:
@@ -213,14 +216,6 @@ def _make_histogram(metric: _Metric, labels: tuple[str, ...]) -> list[Any]:
 
 _PAGES: Final[weakref.WeakKeyDictionary[CollectorRegistry, _Page]] = weakref.WeakKeyDictionary()
 """One set of metrics for each registry, which refuses the same names twice."""
-
-
-def _make_page(registry: CollectorRegistry) -> _Page:
-    is_shared = "PROMETHEUS_MULTIPROC_DIR" in os.environ or "prometheus_multiproc_dir" in os.environ
-    page = _Page(registry, is_shared=is_shared)
-    if is_shared:
-        _begin_to_write()
-    return page
 
 
 @cache
@@ -270,8 +265,7 @@ class _Collector(Collector):
         with _LOCK:
             samples = list(_read_samples(self._servers, is_shared=False))
         for metric, labels, value in samples:
-            values = _sum_buckets(metric.buckets, value) if metric.kind is Histogram else (value,)
-            families[metric].add_metric(labels, *values)
+            families[metric].add_metric(labels, *(_sum_buckets(metric.buckets, value) if metric.kind is Histogram else (value,)))
         return list(families.values())
 
 
