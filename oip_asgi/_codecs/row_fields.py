@@ -331,7 +331,7 @@ def read_serialization(cls: Any, fields: Sequence[Field], make: Make) -> tuple[l
     import pydantic
 
     dump: Any = pydantic.TypeAdapter(list[cls]).dump_python
-    decorators, serialized, properties = cls.__pydantic_decorators__, _find_serialized(cls), _list_properties(cls, "serialization")
+    decorators, serialized, properties = cls.__pydantic_decorators__, _find_serialized_fields(cls), _list_properties(cls, "serialization")
     if decorators.model_serializers or not properties:
         raise TypeError(f"{cls.__name__} does not say what each field becomes: write field_serializer and computed_field")
     as_they_are = {field.name: field for field in fields if field.name not in serialized}
@@ -369,7 +369,7 @@ def _list_properties(cls: Any, mode: Any) -> dict[str, Schema]:
     return {name: resolve(each) for name, each in resolve(schema).get("properties", {}).items()}
 
 
-def _find_serialized(cls: Any) -> set[str]:
+def _find_serialized_fields(cls: Any) -> set[str]:
     """The names of the fields that pydantic does not write as they are."""
     decorated = {name for each in cls.__pydantic_decorators__.field_serializers.values() for name in each.info.fields}
     return {

@@ -35,7 +35,7 @@ from .row_fields import (
     refuse_class,
     refuse_specs,
 )
-from .rows_as_json import JSONRows, RowsAsJSON, refuse_rounded
+from .rows_as_json import JSONRows, RowsAsJSON, refuse_inexact
 
 _NO_TEXTS: Final = (datetime, date, bytes)
 """Types whose values are not texts, as they are in JSON."""
@@ -184,7 +184,7 @@ class RowWriter:
             except msgspec.ValidationError as error:
                 raise InvalidRequest(explain_msgspec(str(error).replace("`$[0]", "`$", 1), rows, self._by_name)) from None
         for field, of_object, of_dict in self._floats:
-            refuse_rounded(field, [*map(of_dict if isinstance(rows[0], dict) else of_object, rows)] if rows else ())
+            refuse_inexact(field, [*map(of_dict if isinstance(rows[0], dict) else of_object, rows)] if rows else ())
         return checked
 
     def write(self, name: str, values: list[Any], *_: Any) -> Tensor:

@@ -139,7 +139,7 @@ class JSONRows:
 
     def _make_request(self, rows: list[Any]) -> InferenceRequest:
         for field, find in self._whole_numbers:
-            refuse_rounded(field, [*map(find, rows)])
+            refuse_inexact(field, [*map(find, rows)])
         return _make_request(rows)
 
     def write_columns(self, request: InferenceRequest) -> InferenceRequest:
@@ -175,7 +175,7 @@ class JSONRows:
             raise InvalidRequest(f"rows[{row}]: missing {show(missing[0])}")
 
 
-def refuse_rounded(field: Field, values: Sequence[Any]) -> None:
+def refuse_inexact(field: Field, values: Sequence[Any]) -> None:
     """Refuse whole numbers that no column of the field holds, or that its floats would round."""
     is_whole = field.of is IntType
     if not is_whole and not field.is_list and int not in {*map(type, values)}:
