@@ -9,7 +9,6 @@ import asyncio
 import json
 import re
 import sys
-import urllib.request
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -62,8 +61,7 @@ KEY = (("x-api-key", "s3cret"),)
 
 def test_the_first_snippet(run_snippet: Run) -> None:
     send = over_asgi(run_snippet("app.add_api_route(")["app"], "/v2")
-    [(path, data), also] = [curl for curl in CURLS if "5.1, 3.5" in curl[1]]
-    assert also == (path, data)  # in the guide
+    [(path, data)] = {curl for curl in CURLS if "5.1, 3.5" in curl[1]}  # here and in the guide
     assert "-H 'x-api-key: s3cret'" in README
     answer = send(Request("POST", path.removeprefix("/v2"), KEY, data.encode()))
     assert outputs(answer) == {"output_0": [0]}
@@ -184,6 +182,14 @@ def test_the_snippets_of_users_of_the_host(run_snippet: Run) -> None:
         assert send(Request("GET", "/models/iris", [("x-api-key", "bob-key")])).status == 403
 
 
+def test_the_snippet_of_the_page(run_snippet: Run) -> None:
+    send = over_asgi(run_snippet("def find_price(")["app"], "/v2")
+    assert b"<html" in send(Request("GET", "/docs")).body
+    answer = send(Request("POST", "/models/price/generate", (), b'{"rooms": [2], "city": ["Ghent"], "garden": [true]}'))
+    assert json.loads(answer.body) == {"model_name": "price", "euros": 2500.0}
+    assert send(Request("POST", "/models/price/generate", (), b'{"rooms": [2], "city": ["Ulm"], "garden": [true]}')).status == 400
+
+
 def test_the_snippet_of_pictures(run_snippet: Run) -> None:
     app = run_snippet("def make_gray(")["app"]
     send, file = over_asgi(app, "/v2"), BytesIO()
@@ -215,6 +221,10 @@ def test_the_snippet_of_rights_in_django(run_snippet: Run) -> None:
 
     may = run_snippet("auser()")["may"]
     assert [asyncio.run(may(Access("infer", name, transport=DjangoRequest()))) for name in ("iris", "other")] == [True, False]
+
+
+def test_the_snippet_of_when_not_to_use_it(run_snippet: Run) -> None:
+    run_snippet("assert double(np.ones(2))")
 
 
 def test_rows_of_the_guide(run_snippet: Callable[[str], dict[str, Any]]) -> None:
@@ -249,21 +259,8 @@ def test_the_digest_of_the_guide_is_that_of_the_inputs(run_snippet: Run) -> None
     assert observation.request.inputs == []
 
 
-def test_a_file_of_whole_requests_is_sent(run_snippet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    requests = [{"id": f"{n}", "inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [n]}]} for n in range(3)]
-    (tmp_path / "input.txt").write_text("\n".join(map(json.dumps, requests)))
-    monkeypatch.chdir(tmp_path)
-    server, make = InferenceServer(), urllib.request.Request
-    server.register("iris", lambda x: x * 2)
-    with serving(OIPApp(server, path="/v2")) as port:
-        monkeypatch.setattr("urllib.request.Request", lambda url, *rest: make(url.replace(":8000", f":{port}"), *rest))
-        run_snippet("input.txt")
-    answers = [json.loads(line) for line in (tmp_path / "output.jsonl").read_text().splitlines()]
-    assert [(answer["id"], answer["outputs"][0]["data"]) for answer in answers] == [("0", [0.0]), ("1", [2.0]), ("2", [4.0])]
-
-
 def test_every_snippet_is_run() -> None:
-    assert len(CURLS) == 4  # one is what the command prints, which tests/adapters/test_command.py sends
+    assert len(CURLS) == 5  # one is what the command prints, which tests/adapters/test_command.py sends
     sources = [(ROOT / "tests" / name).read_text() for name in ("test_readme.py", "hosts/test_readme.py")]
     run = [text for _, text in re.findall(r"""(?:run_snippet|names_of)\((["'])(.*?)\1\)""", "".join(sources))]
     assert [snippet for snippet in SNIPPETS if not any(text in snippet for text in run)] == []
