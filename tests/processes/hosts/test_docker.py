@@ -16,7 +16,7 @@ import yaml
 from tests.support.processes import ROOT, Served, environment, get, post, serving
 
 TEXT = (ROOT / "examples/guide/docker.md").read_text()
-BLOCKS = {kind: text for kind, text in re.findall(r"```(python|dockerfile|yaml)\n(.*?)```", TEXT, re.DOTALL)}
+BLOCKS: dict[str, str] = dict(re.findall(r"```(python|dockerfile|yaml)\n(.*?)```", TEXT, re.DOTALL))
 [START] = re.findall(r"^CMD (\[.*\])$", BLOCKS["dockerfile"], re.MULTILINE)
 [HEALTH_CHECK] = re.findall(r"^HEALTHCHECK .*? CMD (\[.*\])$", BLOCKS["dockerfile"], re.MULTILINE)
 SPEC: Any = yaml.safe_load(BLOCKS["yaml"])["spec"]["template"]["spec"]

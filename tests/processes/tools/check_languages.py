@@ -1,4 +1,4 @@
-"""The programs of the guide's page on other languages are run, as they are, against a server. A language that is not installed is skipped."""
+"""The programs of the guide's page on other languages are run against a server. A language that is not installed is skipped."""
 
 from __future__ import annotations
 
