@@ -344,6 +344,45 @@ def test_a_page_of_the_guide_has_three_screens_at_most_and_stands_in_both_indexe
     assert listed.count(page.stem) == (page.stem != "index")
 
 
+SHORT = [
+    *(
+        "clients",
+        "page",
+        "operations",
+        "rights",
+        "hosts",
+        "proxies",
+        "observers",
+        "from-mlserver",
+        "from-triton",
+        "first-answer",
+        "adapters",
+    ),
+    *("when-not", "languages", "docker"),
+]
+"""The pages that keep to how a page is written."""
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_a_page_says_what_it_is_for_then_shows_code_and_has_nothing_that_must_be_read_twice(name: str) -> None:
+    text = (ROOT / f"examples/guide/{name}.md").read_text()
+    title, purpose, code, *_ = re.split(r"\n\n", text, maxsplit=3)
+    assert (title[:2], code[:3]) == ("# ", "```")
+    assert count_sentences(purpose) <= 2
+    blocks = re.split(r"\n{2,}", re.sub(r"```.*?```", "```", text, flags=re.DOTALL).strip())
+    tables = [block for block in blocks if block.startswith("|")]
+    lists = [block for block in blocks if re.match(r"- |\d+\. ", block)]
+    cells = [cell for table in tables for line in table.splitlines() for cell in line.replace(r"\|", "").split("|")]
+    assert [cell for cell in cells if len(cell.split()) > 25] == []
+    items = [item for block in lists for item in re.split(r"\n(?=- |\d+\. )", block)]
+    assert [item for item in items if len(item.split()) > 60] == []
+    assert [block for block in blocks if block not in tables + lists and count_sentences(block) > 4] == []
+
+
+def count_sentences(text: str) -> int:
+    return len(re.findall(r"[.?!][*)]*(?=\s|$)", re.sub(r"`[^`]*`", "code", text)))
+
+
 @pytest.mark.parametrize("path", READMES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_link_leads_to_a_file_and_a_heading_that_exist(path: Path) -> None:
     text = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
