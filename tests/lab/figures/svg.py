@@ -10,18 +10,18 @@ from typing import Final, TypeAlias
 Point: TypeAlias = tuple[float, float]
 
 _STYLE: Final = """\
-svg { --ground: #ffffff; --ink: #1f2328; --soft: #57606a; --line: #8c959f; --box: #f6f8fa; --busy: #1f6feb; --busy-ink: #ffffff; --wait: #d4a72c }
+svg { --ground: #ffffff; --ink: #1f2328; --soft: #57606a; --line: #8c959f; --box: #f6f8fa; --wait: #d4a72c }
 @media (prefers-color-scheme: dark) {
-  svg { --ground: #131416; --ink: #e6edf3; --soft: #9da7b3; --line: #6e7681; --box: #21262d; --busy: #1f6feb; --busy-ink: #ffffff; --wait: #9e7a15 }
+  svg { --ground: #131416; --ink: #e6edf3; --soft: #9da7b3; --line: #6e7681; --box: #21262d; --wait: #9e7a15 }
 }
 text { font: 14px system-ui, sans-serif; fill: var(--ink) }
 .soft { fill: var(--soft); font-size: 13px }
 .name { font-family: ui-monospace, monospace; font-size: 13px }
-.light { fill: var(--busy-ink) }
+.light { fill: #ffffff }
 .ground { fill: var(--ground) }
 .box { fill: var(--box); stroke: var(--line) }
 .group { fill: none; stroke: var(--line); stroke-dasharray: 4 4 }
-.busy { fill: var(--busy) }
+.busy { fill: #1f6feb }
 .wait { fill: var(--wait) }
 .line { fill: none; stroke: var(--line); stroke-width: 1.5 }
 .tip { fill: var(--line) }"""
