@@ -312,6 +312,16 @@ def test_every_row_of_the_readmes_tables_has_as_many_cells_as_its_head() -> None
         assert rows == [head] * len(rows), table
 
 
+def test_each_status_that_a_page_names_is_found_by_the_search_of_the_site() -> None:
+    conf: dict[str, Any] = {}
+    exec((ROOT / "examples/guide/conf.py").read_text(), conf)
+    page, other = ["# A page\n\nIt is 504, or 401 at /v2.\n"], ["# Another\n\nIn 2026.\n"]
+    conf["index_statuses"](None, "page", page)
+    conf["index_statuses"](None, "other", other)
+    assert page[0] == "# A page\n\n```{index} 401, 504\n```\n\nIt is 504, or 401 at /v2.\n"
+    assert other == ["# Another\n\nIn 2026.\n"]
+
+
 def test_the_readme_is_short() -> None:
     assert len(README.splitlines()) <= 200
 
