@@ -40,5 +40,4 @@ def setup(app: Any) -> None:
 
     app.connect("missing-reference", name_file)
     app.connect("source-read", index_statuses)
-    for language in ("mermaid", "haproxy"):  # for which Pygments has none
-        app.add_lexer(language, TextLexer)
+    app.add_lexer("haproxy", TextLexer)  # for which Pygments has none
