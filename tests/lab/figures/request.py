@@ -26,11 +26,11 @@ def _said(name: str) -> str:
 _MIB: Final = _DEFAULTS["max_body_bytes"] >> 20
 STEPS: Final = [
     ("Your application", False, "middleware, dependencies", "a stranger: 401 or 403, as you write it"),
-    ("Rights", True, "authorize=", "it may await your database; refused: 403"),
-    ("The body arrives", True, f"max_body_bytes, {_MIB} MiB", "longer: 413; not what inputs= declares: 400"),
+    ("Rights", True, "authorize=", "may await your database; refused: 403"),
+    ("The body arrives", True, f"max_body_bytes, {_MIB} MiB", "longer: 413; not as declared: 400"),
     ("Queue", True, _said("max_queue"), "first come, first served; full: 503"),
     ("Slot", False, "max_concurrency=", f"def {CONCURRENCY['thread']}, async def {CONCURRENCY['async']}, with batches 1"),
-    ("Worker thread", True, _said("worker_threads"), "of all models; an async def runs on the event loop instead"),
+    ("Worker thread", True, _said("worker_threads"), "of all models; an async def needs none"),
     ("Your function", False, "run=", "it raises: 500; wrong result: 500"),
     ("The answer leaves", True, "stream_timeout=", "a client that reads slowly slows its stream"),
 ]
@@ -41,8 +41,8 @@ COUNTED: Final = ("Queue", "Your function")
 
 
 def draw() -> Drawing:
-    step, left, top, box = 62, 110, 44, 190
-    drawing = Drawing(720, top + step * len(STEPS) + 6, "The way of a request: where it may wait, and what each part answers")
+    step, left, top, box = 62, 92, 44, 166
+    drawing = Drawing(556, top + step * len(STEPS) + 6, "The way of a request: where it may wait, and what each part answers")
     drawing.dot((left + 10, 20), "wait")
     drawing.words((left + 24, 25), "a request may wait here", "soft")
     tops = {name: top + step * number for number, (name, *_) in enumerate(STEPS)}
@@ -54,8 +54,8 @@ def draw() -> Drawing:
         drawing.words((left + 30, y + 26), name)
         if waits:
             drawing.dot((left + 15, y + 21), "wait")
-        drawing.words((left + box + 20, y + 17), option, "name")
-        drawing.words((left + box + 20, y + 35), happens, "soft")
+        drawing.words((left + box + 14, y + 17), option, "name")
+        drawing.words((left + box + 14, y + 35), happens, "soft")
     first, last = (tops[name] for name in COUNTED)
     drawing.line([(left - 10, first), (left - 18, first), (left - 18, last + 42), (left - 10, last + 42)])
     middle = (first + last + 42) / 2
