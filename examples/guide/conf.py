@@ -28,6 +28,12 @@ def name_file(app: Any, env: Any, node: Any, content: Any) -> Any:
     return content
 
 
+def name_folders(app: Any, document: Any, docname: str) -> None:
+    """The same for folders, which the parser takes for anchors of the page."""
+    for node in [*document.findall(lambda node: node.tagname == "reference" and node.get("refid", "").startswith("../"))]:
+        node.replace_self(node.children)
+
+
 def index_statuses(app: Any, docname: str, source: list[str]) -> None:
     """Make each status of HTTP that a page names an entry of the index: the search finds no other numbers."""
     if statuses := sorted(set(re.findall(r"\b[45]\d\d\b", source[0]))):
@@ -39,5 +45,6 @@ def setup(app: Any) -> None:
     from pygments.lexers.special import TextLexer
 
     app.connect("missing-reference", name_file)
+    app.connect("doctree-resolved", name_folders)
     app.connect("source-read", index_statuses)
     app.add_lexer("haproxy", TextLexer)  # for which Pygments has none
