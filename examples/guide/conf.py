@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 project = "oip_asgi"
@@ -27,9 +28,23 @@ def name_file(app: Any, env: Any, node: Any, content: Any) -> Any:
     return content
 
 
+def name_folders(app: Any, document: Any, docname: str) -> None:
+    """The same for folders, which the parser takes for anchors of the page."""
+    for node in [*document.findall(lambda node: node.tagname == "reference" and node.get("refid", "").startswith("../"))]:
+        node.replace_self(node.children)
+
+
+def index_statuses(app: Any, docname: str, source: list[str]) -> None:
+    """Make each status of HTTP that a page names an entry of the index: the search finds no other numbers."""
+    if statuses := sorted(set(re.findall(r"\b[45]\d\d\b", source[0]))):
+        title, _, rest = source[0].partition("\n")
+        source[0] = f"{title}\n\n```{{index}} {', '.join(statuses)}\n```\n{rest}"
+
+
 def setup(app: Any) -> None:
     from pygments.lexers.special import TextLexer
 
     app.connect("missing-reference", name_file)
-    for language in ("mermaid", "haproxy"):  # for which Pygments has none
-        app.add_lexer(language, TextLexer)
+    app.connect("doctree-resolved", name_folders)
+    app.connect("source-read", index_statuses)
+    app.add_lexer("haproxy", TextLexer)  # for which Pygments has none

@@ -18,7 +18,7 @@ from .._serving.engine import Engine
 from .openapi import openapi_of
 from .operations import Control
 
-PAGE: Final = "page.html"
+PAGE: Final = "_docs/static/page.html"
 
 _SCRIPTS: Final = (
     "page.js",
@@ -83,9 +83,9 @@ _USUAL: Final = (("run", "thread"), ("out_of_range", "refuse"))
 """Options of nearly all models."""
 
 
-def read(name: str) -> bytes:
-    """One of the files, also if the package is in an archive."""
-    return files(__package__).joinpath("static", name).read_bytes()
+def read(path: str) -> bytes:
+    """A file of the package, also if that is in an archive."""
+    return files("oip_asgi").joinpath(path).read_bytes()
 
 
 def render_page(template: bytes, base: str, first: bytes) -> bytes:

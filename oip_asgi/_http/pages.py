@@ -101,12 +101,12 @@ async def _answer_state(request: Exchange, model: Model) -> Response:
     return respond(200, [JSON], [encode_json(describe_state(request.engine, model))])
 
 
-async def _answer_page_file(name: str, request: Exchange) -> Response:
-    return _respond_file(request.wire.head, FILES[name], await _read_file(request, name))
+async def _answer_file(path: str, media_type: str, request: Exchange) -> Response:
+    return _respond_file(request.wire.head, media_type, await _read_file(request, path))
 
 
-async def _read_file(request: Exchange, name: str) -> bytes:
-    return await request.io.run(partial(read, name), "conversion")
+async def _read_file(request: Exchange, path: str) -> bytes:
+    return await request.io.run(partial(read, path), "conversion")
 
 
 def _respond_file(head: Head, media_type: str, body: bytes, *more: tuple[bytes, bytes]) -> Response:
@@ -127,7 +127,8 @@ def _has_current(head: Head, etag: bytes) -> bool:
 ROUTES: Final = [
     RestRoute("GET", "", _answer_server),
     RestRoute("GET", "/docs", _answer_page),
-    *[RestRoute("GET", f"/docs/{name}", partial(_answer_page_file, name)) for name in FILES],
+    *[RestRoute("GET", f"/docs/{name}", partial(_answer_file, f"_docs/static/{name}", kind)) for name, kind in FILES.items()],
+    RestRoute("GET", "/oip.proto", partial(_answer_file, "proto/grpc_predict_v2.proto", "text/plain; charset=utf-8")),
     RestRoute("GET", "/openapi.json", _answer_openapi),
     RestRoute("GET", "/models/{model}[/versions/{version}]/openapi.json", _answer_openapi_of_model, "metadata"),
     RestRoute("GET", "/models/{model}[/versions/{version}]/docs/state.json", _answer_state, "statistics"),

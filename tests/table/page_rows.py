@@ -61,6 +61,11 @@ def page_rows() -> Iterator[Row]:
         yield Row(f"GET {path}", Request("GET", path), 200, body, headers=described)
         yield Row(f"HEAD {path}", Request("HEAD", path), 200, headers=(*described, ("content-length", str(len(body)))))
         yield from _other_methods(path)
+    # what generators of clients read, whether or not this server answers gRPC
+    proto = (_STATIC.parents[1] / "proto" / "grpc_predict_v2.proto").read_bytes()
+    described = (("content-type", "text/plain; charset=utf-8"),)
+    yield Row("GET /oip.proto", Request("GET", "/oip.proto"), 200, proto, headers=described)
+    yield from _other_methods("/oip.proto")
     for path in (
         "/openapi.json",
         "/docs/dataplane.json",

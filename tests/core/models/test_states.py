@@ -1,4 +1,4 @@
-"""The states of a model: the table, any walk through it, and the guide's picture of it."""
+"""The states of a model: the table, and any walk through it. The guide's picture of it is looked at in lab/figures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from oip_asgi import InferenceError, InferenceServer
 from tests.support.inside import pass_idle_time
 from tests.support.inside.models import TRANSITIONS, Event, State, transition
-from tests.support.processes import ROOT
 
 STATES, EVENTS = get_args(State), get_args(Event)
 
@@ -37,20 +36,6 @@ def test_every_state_is_reached_and_only_an_unregistered_model_stays_what_it_is(
     moves = {(before, after) for (before, _), (_, after) in TRANSITIONS.items() if before != after}
     assert {after for _, after in moves} == set(STATES)
     assert set(STATES) - {before for before, _ in moves} == {"unregistered"}
-
-
-def picture() -> str:
-    """The table as a diagram that GitHub draws: each arrow is a state's end, with the events that lead there."""
-    arrows: dict[tuple[str, str], list[str]] = {}
-    for (before, event), (_, after) in TRANSITIONS.items():
-        if before != after:
-            arrows.setdefault((before, after), []).append(event)
-    lines = [f"    {before} --> {after}: {', '.join(events)}" for (before, after), events in arrows.items()]
-    return "\n".join(["```mermaid", "stateDiagram-v2", "    [*] --> registered: with load=", "    [*] --> ready: without", *lines, "```"])
-
-
-def test_the_picture_of_the_guide_is_that_of_the_table() -> None:
-    assert picture() in (ROOT / "examples/guide/loading.md").read_text()
 
 
 class Weights:

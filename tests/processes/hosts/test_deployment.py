@@ -135,6 +135,12 @@ def test_a_manifest_has_what_kserve_knows(path: Path) -> None:
 
 
 @pytest.mark.clients
+def test_the_deployment_of_the_guide_has_what_kubernetes_knows() -> None:
+    [text] = re.findall(r"```yaml\n(.*?)```", (ROOT / "examples/guide/docker.md").read_text(), re.DOTALL)
+    assert list(misfits(yaml.safe_load(text), "V1Deployment", "")) == []
+
+
+@pytest.mark.clients
 def test_a_manifest_with_mistakes_is_not_as_kserve_knows_it() -> None:
     [document] = documents("inference_service.yaml")
     predictor = document["spec"]["predictor"]
