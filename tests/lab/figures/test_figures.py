@@ -22,7 +22,9 @@ def test_a_figure_is_what_is_drawn(name: str) -> None:
     assert ElementTree.fromstring(drawn).tag.endswith("svg")
 
 
-def test_the_guide_has_no_other_figures() -> None:
+def test_each_figure_stands_in_the_guide() -> None:
+    pages = "".join(page.read_text() for page in FOLDER.parent.glob("*.md"))
+    assert [name for name in FIGURES if f"](figures/{name}.svg)" not in pages] == []
     assert {file.stem for file in FOLDER.iterdir()} == set(FIGURES)
 
 
