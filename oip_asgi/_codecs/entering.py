@@ -13,7 +13,7 @@ from types import NoneType
 from typing import Any, Final
 
 from .._json.checked_data import flatten
-from .._json.flat_objects import Literal
+from .._json.flat_objects import TOO_LARGE, Literal
 from .._json.tensor_data import from_elements
 from .._json.text import NO_SCALARS, ONLY_FLOATS, Unusual
 from .._protocol.datatypes import DTYPES, FIRST_ROUNDED, MAX_RANK, Array, DType
@@ -92,8 +92,8 @@ def _find_shape(value: Any) -> tuple[int, ...]:
 
 
 def _find_declared_shape(elements: int, declared: Sequence[int]) -> tuple[int, ...]:
-    """The declared shape for so many elements: the innermost -1 takes what the fixed dimensions leave, and any other -1 is 1. A flat one if
-    they do not fit, which is refused later, as that of any tensor."""
+    """The declared shape for so many elements: the innermost -1 takes what the fixed dimensions leave, and any other -1 is 1, or 0 for
+    none. A flat one if they do not fit, which is refused later, as that of any tensor."""
     fixed = abs(math.prod(declared))  # each -1 changes the sign only
     is_open = -1 in declared
     if (elements % fixed if is_open and fixed else elements != fixed) or (is_open and not fixed and elements):
@@ -101,7 +101,7 @@ def _find_declared_shape(elements: int, declared: Sequence[int]) -> tuple[int, .
     left, shape = elements // fixed if fixed else 0, list(declared)
     for axis in reversed(range(len(shape))):
         if shape[axis] == -1:
-            shape[axis], left = left, 1
+            shape[axis], left = left, min(left, 1)
     return tuple(shape)
 
 
@@ -143,6 +143,8 @@ def _find_integers(elements: Collection[int]) -> DType | None:
 
 
 def _read(name: str, leaves: list[Any], classes: set[type], kind: Kind, dtype: DType, shape: tuple[int, ...], *, is_json: bool) -> Array:
+    if is_json and kind is JSON:
+        _check_nested(leaves)
     if Literal in classes and kind is not NUMBER:
         raise InvalidRequest(f": {ONLY_FLOATS}")
     if float in classes and is_json and (math.inf in leaves or -math.inf in leaves):
@@ -165,9 +167,23 @@ def _read(name: str, leaves: list[Any], classes: set[type], kind: Kind, dtype: D
 
 
 def _to_whole(number: float) -> float:
-    if abs(number) >= FIRST_ROUNDED:
+    if math.isfinite(number) and abs(number) >= FIRST_ROUNDED:
         raise InvalidRequest(": a whole number with a fraction or an exponent may have been rounded: expected its digits alone")
     return int(number) if number.is_integer() else number
+
+
+def _check_nested(values: list[Any]) -> None:
+    """Refuse what is no JSON, wherever it is in elements of JSON."""
+    left = list(values)
+    while left:
+        each = left.pop()
+        kind = type(each)
+        if kind is list or kind is dict:
+            left += each if kind is list else each.values()
+        elif kind is Literal:
+            raise InvalidRequest(f": {ONLY_FLOATS}")
+        elif kind in (int, float) and abs(each) >= TOO_LARGE:
+            raise InvalidRequest(": number out of range")
 
 
 def _write_missing(array: Array, gaps: Collection[int], kind: Kind) -> tuple[Array, str]:

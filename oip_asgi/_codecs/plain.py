@@ -163,7 +163,7 @@ def _to_texts(values: Sequence[Any], name: str) -> list[bytes]:
 
 def _to_plain(value: Any) -> Any:
     """A value as `json` writes it: arrays as lists, NaN as None, infinities as strings."""
-    if isinstance(value, (np.ndarray, np.generic)):
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind not in "mM":  # of which it makes numbers
         value = value.tolist()
     if isinstance(value, dict):
         return {key: _to_plain(inner) for key, inner in value.items()}

@@ -113,11 +113,6 @@ class Rows(RequestCodec[Any]):
         as_json = writer.to_json(checked) if len(checked) == number > 0 else None
         return as_json or InferenceResponse(writer.to_columns(checked), model_name=model_name, model_version=model_version)
 
-    @cached_property
-    def lists(self) -> Mapping[str, Callable[..., Tensor]]:
-        """By the name of each field that is a list, what checks and writes a list of lists for it."""
-        return {field.reads: RowWriter(self.cls, [field], attrgetter("reads"), list).write for field in self._fields if field.is_list}
-
     @property
     def _named(self) -> str:
         return self.cls.__name__

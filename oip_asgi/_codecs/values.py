@@ -5,7 +5,7 @@ Numbers become INT64, UINT64 or FP64, unless a declaration says what they become
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container, Mapping
 from datetime import date, datetime
 from types import NoneType
 from typing import Any, Final
@@ -34,6 +34,9 @@ _UNENCODABLE: Final = (TypeError, ValueError, ModelFault, OverflowError, Recursi
 _PLAIN: Final = (list, tuple, range, bool, int, float, str, bytes, datetime, date, dict, NoneType)
 """What is no array by itself."""
 
+_NO_NUMBERS: Final = (np.flexible, np.datetime64, np.timedelta64, np.object_)
+"""The scalars of numpy that are none; but for numpy, durations are integers."""
+
 _OWN: Final = frozenset(_PLAIN) - {list, tuple, range}
 
 _MISSING: Final = (
@@ -44,15 +47,11 @@ _DATES: Final = "; for dates, write a list of datetime.datetime; or a pandas.Ser
 
 
 def to_inputs(
-    inputs: Any,
-    specs: Mapping[str, TensorSpec],
-    codecs: Codecs,
-    columns: Container[str] = (),
-    lists: Mapping[str, Callable[..., Tensor]] | None = None,
+    inputs: Any, specs: Mapping[str, TensorSpec], codecs: Codecs, columns: Container[str] = ()
 ) -> tuple[list[Tensor], Parameters]:
     """The input tensors of values by name, or of a value that a request codec encodes, with the parameters that this codec adds.
 
-    Lists for `columns` of a data frame or of rows may hold None, as `generate` takes null there. `lists` write lists of lists.
+    Lists for `columns` of a data frame or of rows may hold None, as `generate` takes null there.
     """
     try:
         is_plain = type(inputs) is dict and not codecs.are_extended  # as nearly always
@@ -79,14 +78,12 @@ def to_inputs(
             raise InvalidRequest(f"input {show(name)} is a data frame, whose columns are inputs: give it alone, not by a name")
         key, spec = to_plain(name), specs.get(name)
         try:
-            if lists and name in lists and type(value) is list and {*map(type, value)} == {list}:
-                tensors.append(lists[name](key, value, spec, codecs))
-            else:
-                tensors.append(_encode_value(key, value, spec, codecs, is_column=name in columns))
+            tensors.append(_encode_value(key, value, spec, codecs, is_column=name in columns))
         except InvalidRequest as error:
             raise InvalidRequest(f"{error}{_suggest_value(value, spec)}") from None
         except _UNENCODABLE as error:
-            text = str(error).removeprefix(f"tensor {key!r}: ")  # a codec says which one too
+            text = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+            text = text.removeprefix(f"tensor {key!r}: ")  # a codec says which one too
             raise InvalidRequest(f"input {show(key)}: {text}{_suggest_value(value, spec)}") from error
     return tensors, {}
 
@@ -102,37 +99,49 @@ def _encode_value(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs
         codec = _find_codec(value, spec, codecs)
         if codec is not None:
             return codec.encode_input(name, value)
-        is_open = spec is None or spec.other_datatypes == "all"
-        if isinstance(value, _PLAIN) and not (is_open and _has_one_dtype(value)):
-            return enter(name, _to_own(value), spec, is_json=False, is_column=is_column)
-        value = as_array(value)
-        if not is_open:
-            return enter(name, _to_own(value), spec, is_json=False, is_column=is_column)
+        own = _to_own(value, spec)
+        if not isinstance(own, ndarray):
+            return enter(name, own, spec, is_json=False, is_column=is_column)
+        value = own
     array = to_wire_array(value)
     return make_tensor(name, array.reshape(1) if isinstance(value, np.generic) else array, {})
 
 
 def _find_codec(value: Any, spec: TensorSpec | None, codecs: Codecs) -> AnyInputCodec | None:
     """The codec of the user that makes a tensor of a value."""
-    if spec is not None and codecs.is_users(str(spec.content_type)):
-        return codecs.inputs[str(spec.content_type)]
+    if spec is not None and spec.content_type not in (None, "np"):
+        return codecs.inputs[str(spec.content_type)] if codecs.is_users(str(spec.content_type)) else None
     codec = codecs.tensor_codec_for_value(value)
     return None if codec is DatetimeCodec else codec
 
 
-def _has_one_dtype(value: Any) -> bool:
-    """Whether all elements of a list are numpy's of one dtype, which it then has."""
-    classes = find_classes(value) if isinstance(value, (list, tuple)) else set()
-    return len(classes) == 1 and all(issubclass(each, (np.number, np.bool_)) for each in classes)
+def _to_own(value: Any, spec: TensorSpec | None) -> Any:
+    """A value of Python's own classes, or a list of them; or the array that numpy makes of what it knows, if a model may get that."""
+    if isinstance(value, _PLAIN):
+        if type(value) is list and _OWN.issuperset(map(type, value)):
+            return value
+        classes = find_classes(value)
+        are_numbers = all(issubclass(each, np.generic) and not issubclass(each, _NO_NUMBERS) for each in classes)
+        if not are_numbers or (spec is not None and spec.dtype.hasobject) or (np.bool_ in classes and len(classes) > 1):
+            return _unwrap(value)
+    array = np.atleast_1d(as_array(value))
+    if spec is None or spec.takes(array.dtype) or array.dtype.kind not in "biufV" or spec.dtype.hasobject:
+        return array
+    return widen(array).tolist() if array.size else array.astype(spec.dtype)
 
 
-def _to_own(value: Any) -> Any:
+def _unwrap(value: Any) -> Any:
     """A value, or what a list holds, as one of Python's own classes."""
     if isinstance(value, (list, tuple, range)):
-        return value if type(value) is list and _OWN.issuperset(map(type, value)) else list(map(_to_own, value))
-    if isinstance(value, (np.generic, ndarray)):
-        return value if value.dtype.kind == "M" else _to_own(widen(np.asarray(value)).tolist())
-    of = next((each for each in (str, bool, int, float, bytes) if isinstance(value, each)), type(value))
+        return value if type(value) is list and _OWN.issuperset(map(type, value)) else list(map(_unwrap, value))
+    if isinstance(value, np.generic) and not isinstance(value, _NO_NUMBERS):
+        return value.item()
+    if hasattr(value, "__array__") and not isinstance(value, np.generic):
+        array = np.asarray(value)
+        return list(map(_unwrap, array)) if array.ndim else _unwrap(array[()])
+    of = next((each for each in (bytes, bytearray, memoryview, str, bool, int, float) if isinstance(value, each)), type(value))
+    if of in (bytes, bytearray, memoryview):
+        return bytes(value)
     return value if type(value) is of else str.__str__(value) if of is str else of(value)
 
 
@@ -142,6 +151,6 @@ def _suggest_value(value: Any, spec: TensorSpec | None) -> str:
     kinds = set(map(type, elements))
     if kinds & {date, np.datetime64} or (NoneType in kinds and (datetime in kinds or (spec and spec.content_type == "datetime"))):
         return _DATES
-    if NoneType not in kinds and not (float in kinds and any(each != each for each in elements)):  # as NaN is not itself
+    if NoneType not in kinds and not any(type(each) is float and each != each for each in elements):  # as NaN is not itself
         return ""
     return '; for a missing number, write float("nan")' if spec and spec.datatype in FLOATING else _MISSING

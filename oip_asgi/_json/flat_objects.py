@@ -22,8 +22,11 @@ _INFERENCE_REQUEST: Final = re.compile(rb'"inputs"[ \t\r\n]*:[ \t\r\n]*\[[ \t\r\
 
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
-_MAX_DIGITS: Final = 400
-"""No datatype holds an integer of more digits."""
+_MAX_DIGITS: Final = 4299
+"""Python itself neither reads nor writes an integer of many more digits."""
+
+TOO_LARGE: Final = 10**_MAX_DIGITS
+"""Stands for a whole number of more digits, which is out of range wherever it is."""
 
 
 class Literal(str):
@@ -40,7 +43,7 @@ def _read_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 _read: Final = json.JSONDecoder(
     object_pairs_hook=_read_members,
-    parse_int=lambda text: int(text) if len(text) <= _MAX_DIGITS else 10**_MAX_DIGITS,
+    parse_int=lambda text: int(text) if len(text) <= _MAX_DIGITS else TOO_LARGE,
     parse_constant=Literal,
 ).decode
 

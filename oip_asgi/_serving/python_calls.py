@@ -18,7 +18,7 @@ from .._codecs.values import to_inputs
 from .._io import IO
 from .._models.handler import Handler
 from .._protocol.access import NO_HEADERS
-from .._protocol.datatypes import NUMBERS, Buffer
+from .._protocol.datatypes import MAX_RANK, NUMBERS, Buffer
 from .._protocol.errors import InferenceError, InvalidRequest, show
 from .._protocol.response_headers import ResponseHeaders
 from .._protocol.schemas import RequestOutput
@@ -78,8 +78,7 @@ class PythonFormat(msgspec.Struct, eq=False):
         values, rows, others = self.inputs, binding.rows, set[Any]()
         if (rows is not None or binding.takes_frame) and isinstance(values, Mapping):
             others = set(values) - binding.named
-        lists = None if rows is None else rows.lists
-        tensors, of_codec = to_inputs(values, handler.shown_inputs, self.codecs, binding.columns | others, lists)
+        tensors, of_codec = to_inputs(values, handler.shown_inputs, self.codecs, binding.columns | others)
         inputs = list(map(_make_own_tensor, tensors))
         outputs = [RequestOutput(output) if isinstance(output, str) else output for output in self.outputs]
         return InferenceRequest(inputs, self.id, {**of_codec, **parameters}, outputs)
@@ -105,8 +104,13 @@ def _estimate_size(value: object) -> int:
     """Estimate how many bytes must be converted. Arrays of numbers count 0, as they need no conversion."""
     if isinstance(value, Tensor) or (isinstance(value, np.ndarray) and value.dtype in NUMBERS):
         return 0
-    if isinstance(value, (list, tuple)):
-        return len(value) * max(_ELEMENT, _estimate_size(value[0]) if value else 0)
+    number = 1
+    for _ in range(MAX_RANK):  # a list may hold itself
+        if not isinstance(value, (list, tuple)) or not value:
+            break
+        number, value = number * len(value), value[0]
+    if number > 1:
+        return number * _ELEMENT
     size = getattr(value, "size", 1)  # of arrays, frames and series
     return size * _ELEMENT if isinstance(size, int) else _ELEMENT
 

@@ -135,7 +135,8 @@ class Client:
         """
         specs = finish(self._declarations.find(self._link, model, version, timeout)) if have_lists(inputs) else {}
         inference = questions.make_inference(specs, self._limit, model, inputs, version, parameters, outputs, id, binary)
-        return finish(self._link.infer(inference, timeout))
+        with self._declarations.kept(model, version):
+            return finish(self._link.infer(inference, timeout))
 
     def stream(self, model: str, inputs: Any, *, timeout: float | None = None, **options: Unpack[Options]) -> Generator[InferenceResponse]:
         """Call a model that answers with many responses, by `infer_stream`, which this package and MLServer have.
@@ -265,7 +266,8 @@ class AsyncClient:
     ) -> InferenceResponse:
         specs = await self._declarations.find(self._link, model, version, timeout) if have_lists(inputs) else {}
         inference = questions.make_inference(specs, self._limit, model, inputs, version, parameters, outputs, id, binary)
-        return await self._link.infer(inference, timeout)
+        with self._declarations.kept(model, version):
+            return await self._link.infer(inference, timeout)
 
     @_documented_as(Client.stream)
     def stream(

@@ -3,8 +3,9 @@ becomes what is declared, as on the server itself."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from .._codecs.column_categories import CATEGORIES
 from .._codecs.column_dtypes import DTYPE, is_dtype
@@ -17,9 +18,6 @@ from . import _questions as questions
 if TYPE_CHECKING:
     from ._grpc import GRPCLink
     from ._http import HTTPLink
-
-_NOT_FOR_US: Final = (401, 403, 405, 501)
-"""The statuses of a server that may be asked for inference alone: it is not asked again."""
 
 
 def have_lists(inputs: Any) -> bool:
@@ -43,14 +41,19 @@ class Declarations:
             try:
                 metadata = await link.ask(questions.ask_of(model, version, questions.MODEL_METADATA), timeout)
                 specs = {spec.name: spec for spec in read_specs(metadata, "inputs")}
-            except ModelFault:
-                specs = {}
-            except InvalidResponse as error:
-                if not (isinstance(error, ErrorResponse) and error.response_status in _NOT_FOR_US):
-                    return {}
+            except (InvalidResponse, ModelFault):
                 specs = {}
             self._specs[model, version] = specs
         return specs
+
+    @contextmanager
+    def kept(self, model: str, version: str | int | None) -> Iterator[None]:
+        """Around a call: if the server refuses it, the model may be another one by now, and is asked again before the next list."""
+        try:
+            yield
+        except ErrorResponse:
+            self._specs.pop((model, version), None)
+            raise
 
 
 def get_list(document: Mapping[str, Any], name: str) -> list[Any]:

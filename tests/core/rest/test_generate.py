@@ -97,6 +97,14 @@ def test_other_names_of_language_models_are_parameters() -> None:
     assert answered(server, "m", many)[0] == 200
 
 
+@pytest.mark.parametrize("element", [b'{"a": NaN}', b"[[Infinity]]", b'{"a": [1e999]}', b"%s" % (b"9" * 4301)])
+def test_what_is_no_json_is_none_in_an_element_of_json(element: bytes) -> None:
+    server = InferenceServer()
+    server.register("m", lambda x: [repr(x)], inputs=[TensorSpec("x", "BYTES", [-1], "pd_json")])
+    assert answered(server, "m", b'{"x": [%s]}' % element)[0] == 400
+    assert answered(server, "m", b'{"x": [%s]}' % (b"9" * 500))[1]["output_0"] == f"[{'9' * 500}]"
+
+
 TWICE = (b', "a": "b, {c", "b": [1, 2], "a": 1', b', "\\u0061": 1, "a": 1', b', "parameters": {"a": 1, "a": 2}')
 SEVERAL = "input 'x' has elements of several types: expected strings, numbers, or true and false"
 TOO_WIDE = "parameter 'a' is an integer of more than 64 bits"

@@ -37,6 +37,8 @@ SEVERAL = "has elements of several types: expected strings, numbers, or true and
 BESIDE = "as a fraction or a missing value beside it makes FP64 of it: declare FP64, or write floats"
 ROUNDS = f"input 'x': 9007199254740993 would be rounded, {BESIDE}"
 DATES = "; for dates, write a list of datetime.datetime; or a pandas.Series of them, in which some may be missing"
+ENDLESS: list[Any] = []
+ENDLESS.append(ENDLESS)
 DAY, AT = datetime.date(2026, 1, 2), datetime.datetime(2026, 1, 2)
 
 Infer: TypeAlias = Callable[..., InferenceResponse]
@@ -120,6 +122,19 @@ def test_numbers_of_a_list_become_the_declared_datatype(infer: Infer) -> None:
         for values in ([3, None], [np.int8(3), None], [None, 3.0]):
             assert np.array_equal(np.sort(infer(model, {"x": values})["x"]), [3, np.nan], equal_nan=True), (model, values)
     assert infer("objects", {"x": [2**53 + 1, None]})["output_0"].tolist() == [b"[9007199254740993, None]"]
+
+
+def test_what_numpy_and_pandas_have_in_lists_is_what_it_is(infer: Infer) -> None:
+    """Texts keep a NUL at their end, a masked element is NaN, BF16 stays it, and a row of a frame is a list."""
+    assert infer("echo", {"x": [np.bytes_(b"a\0")]})["x"].tolist() == [b"a\0"]
+    assert infer("echo", {"x": [np.str_("a\0"), "b"]})["x"].tolist() == [b"a\0", b"b"]
+    assert infer("echo", {"x": [b"a", bytearray(b"b")]})["x"].tolist() == [b"a", b"b"]
+    assert infer("echo", {"x": [np.float32(1), np.float32(2)]})["x"].dtype == np.float32
+    rows = [row for _, row in pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]}).iterrows()]
+    assert infer("echo", {"x": rows})["x"].tolist() == [[1, 3], [2, 4]]
+    with pytest.warns(UserWarning, match="masked"):
+        masked = infer("double", {"x": list(np.ma.array([1.0, 2.0], mask=[False, True]))})["y"]
+    assert np.array_equal(masked, [2, np.nan], equal_nan=True)
 
 
 def test_missing_values_of_a_data_frame_as_the_errors_say(infer: Infer) -> None:
@@ -210,7 +225,10 @@ def test_the_callers_arrays_stay_the_callers(server: InferenceServer, infer: Inf
         ("double", {1: [1]}, "an input is called 1: expected a string"),
         ("double", [1], "the inputs are [1]: expected values by name"),
         ("double", {"x": None}, "input 'x' is None: expected a scalar or a list of FP32; for a missing number, write"),
-        ("double", {"x": object()}, "input 'x' is <object object at "),
+        ("double", {"x": object()}, f"input 'x': {NO_TEXT} holds <object object at "),
+        ("double", {"x": [1.5, pd.NA]}, "input 'x': data[1] is <NA>: expected a number or None for FP32"),
+        ("double", {"x": [np.timedelta64(5, "Y")]}, "input 'x': data[0] is np.timedelta64(5,'Y'): expected a number or None for FP32"),
+        ("double", {"x": ENDLESS}, "input 'x': it is nested too deep"),
         ("echo", {"x": object()}, f"input 'x': {NO_TEXT} holds <object object at "),
         ("double", {"x": [1, [2]]}, "input 'x': "),
         ("no frame", {"visits": [1], "city": [None]}, f"input 'city': data[0] is None: expected a string for BYTES{MISSING}"),
