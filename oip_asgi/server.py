@@ -18,8 +18,8 @@ from ._extensions.model_statistics import ModelNumbers, list_numbers
 from ._extensions.repository import ModelStatus
 from ._extensions.shared_memory import Regions
 from ._hosts.given import is_framework
-from ._hosts.reachable import check_mounts
-from ._http.request import prefix_of
+from ._hosts.routes import check_mounts
+from ._http.messages import prefix_of
 from ._io import Signal
 from ._models.idle import IdleUnload
 from ._models.loader import LoadParameters

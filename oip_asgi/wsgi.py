@@ -20,8 +20,7 @@ from ._hosts.given import check_server, check_wsgi
 from ._hosts.middleware import describe_before_request
 from ._http.events import Events
 from ._http.exchange import exchange
-from ._http.request import Head, encode_path, path_under, prefix_of
-from ._http.response import Response
+from ._http.messages import Head, Response, encode_path, path_under, prefix_of
 from ._io import Fed, finish
 from ._protocol.errors import InvalidRequest, TakenBy
 from ._protocol.log import logger

@@ -123,15 +123,15 @@ BUDGETS: Final = {
     "_runtime": 1194,
     "_extensions": 790,
     "_docs": 396,
-    "_http": 656,
-    "_grpc": 1143,
-    "_hosts": 319,
+    "_http": 632,
+    "_grpc": 1114,
+    "_hosts": 301,
     "client": 2112,
     "mlserver": 771,
     "_command.py": 220,
     "prometheus.py": 160,
     "opentelemetry.py": 46,
-    "faces": 1343,
+    "faces": 1335,
 }
 """Statements of each room, without docstrings. A number only falls: a feature that wants more takes it from another row, in one commit.
 

@@ -17,20 +17,17 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from urllib.parse import unquote
 
 from .._asgi_client import AnyASGIApp, Client, answer_other, find_path
-from .._hosts.body_readers import TAKEN_BY
 from .._hosts.given import check_server
-from .._hosts.middleware import drops_trailers
-from .._http.request import Head, RestFormat
+from .._hosts.middleware import TAKEN_BY, drops_trailers
+from .._http.messages import Head, RestFormat
 from .._io import ClientGone, DeadlinePassed
 from .._protocol.errors import InferenceError, TakenBy, TimedOut, show
 from .._protocol.log import logger
 from .._runtime.async_io import AsyncIO, attend_watched
 from .._runtime.waiting import wait_until_gone
 from ..server import InferenceServer
-from .frames import FrameReader
-from .headers import Fields, find_protocol, read_metadata
 from .methods import exchange, reply_error
-from .over_http import CANCELLED, RPC, Answer, begin_rpc, respond_refusal
+from .over_http import CANCELLED, RPC, Answer, Fields, FrameReader, begin_rpc, find_protocol, read_metadata, respond_refusal
 from .services import Converse, Services
 
 if TYPE_CHECKING:

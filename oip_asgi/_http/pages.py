@@ -17,9 +17,8 @@ from .._docs.page import FILES, PAGE, POLICY, describe_first, describe_state, re
 from .._extensions.table import RestRoute
 from .._models.model import Model
 from .._protocol.errors import InferenceError
-from .request import Head
-from .response import JSON, Response, encode_json, respond
-from .routed import Exchange
+from .messages import JSON, Head, Response, encode_json, respond
+from .routes import Exchange
 
 _ALWAYS_ASK: Final = (b"cache-control", b"no-cache")
 _POLICY: Final = (b"content-security-policy", POLICY.encode())
