@@ -378,11 +378,8 @@ class _Stream:
 
 def _feed(stream: wsgi.Stream, body: Fed, begun: bytes = b"") -> Any:
     assert isinstance(stream, _Stream)
-    return wsgi.feed(stream, body, begun, _find_reader if stream.is_taken else None, is_taken=stream.is_taken)
-
-
-def _find_reader() -> Reader:
-    return Reader("middleware of the application", "request.body")
+    reader = partial(Reader, "middleware of the application", "request.body") if stream.is_taken else None
+    return wsgi.feed(stream, body, begun, reader, is_taken=stream.is_taken)
 
 
 def _make_response(response: Response | Events, body: Iterator[bytes]) -> HttpResponse:

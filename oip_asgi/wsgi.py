@@ -97,19 +97,15 @@ class OIPWSGIMiddleware:
         self._prefix = prefix_of(path)
         self._is_checked = False
 
-    def _check_host(self) -> None:
-        """Warn of Flask's functions inside, also of those that were added after this was made."""
-        self._is_checked = True
-        inside = describe_before_request(self._host, self._prefix or "/")
-        if inside:
-            logger.warning(inside)
-
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path = path_under(_read_path(environ), self._prefix)
         if path is None:
             return self._host(environ, start_response)
-        if not self._is_checked:
-            self._check_host()
+        if not self._is_checked:  # at the first request, as Flask's functions may be added after this was made
+            self._is_checked = True
+            inside = describe_before_request(self._host, self._prefix or "/")
+            if inside:
+                logger.warning(inside)
         return self._app.answer(environ, start_response, path)
 
 

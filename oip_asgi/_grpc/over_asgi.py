@@ -71,13 +71,6 @@ class OIPGRPCApp:
             self._logged.add(text)
             logger.log(level, text)
 
-    def _check_host(self, scope: Scope) -> None:
-        """Check the application through which a call over HTTP/2 comes."""
-        if _is_grpc(scope["headers"]):
-            self._host = scope["app"]
-            if drops_trailers(self._host):
-                self._log_once(logging.WARNING, _DROPPED)
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await answer_other(self._server, scope, receive, send, "OIPGRPCApp answers HTTP only")
@@ -86,8 +79,10 @@ class OIPGRPCApp:
         client = Client(scope, receive, send, self._runtime)
         carried: _Carried | None = scope.get(_CARRIED)
         can_send_trailers = carried is not None or _EXTENSION in (scope.get("extensions") or ())
-        if carried is None and can_send_trailers and scope.get("app") is not self._host:
-            self._check_host(scope)
+        if carried is None and can_send_trailers and scope.get("app") is not self._host and _is_grpc(scope["headers"]):
+            self._host = scope["app"]
+            if drops_trailers(self._host):
+                self._log_once(logging.WARNING, _DROPPED)
         try:
             rpc = begin_rpc(head, can_send_trailers=can_send_trailers)
         except InferenceError as error:
@@ -124,7 +119,10 @@ class OIPGRPCApp:
             if not messages:
                 raise InferenceError("the request has no message: expected one", status=501)
             if timeout != math.inf:
-                timeout = _find_time_left(timeout, clock() - since)
+                passed = clock() - since
+                if passed >= timeout:
+                    raise TimedOut(_TOO_LATE)
+                timeout = math.ceil((timeout - passed) * 1000) / 1000  # what is left of it, in milliseconds, as error texts name it
             return rpc.end(await exchange(self._engine, method, messages[0], rpc.head.transport, io, timeout))
         except ClientGone:
             return CANCELLED
@@ -184,13 +182,6 @@ async def _send_end(answer: Answer, send: Send, carried: _Carried | None, *, has
         await send({"type": "http.response.body", "body": body, "more_body": more})
     if trailers is not None:
         await send({"type": _EXTENSION, "headers": trailers, "more_trailers": False})
-
-
-def _find_time_left(timeout: float, passed: float) -> float:
-    """Return the seconds that are left of a timeout, rounded up to a millisecond, as error texts name them."""
-    if passed >= timeout:
-        raise TimedOut(_TOO_LATE)
-    return math.ceil((timeout - passed) * 1000) / 1000
 
 
 def _find_method(scope: Scope, services: Collection[str]) -> str:

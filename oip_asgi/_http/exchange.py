@@ -21,11 +21,10 @@ from .._models.model import Model
 from .._models.registry import path_of
 from .._protocol import schemas
 from .._protocol.errors import show
-from .._serving.engine import Engine
+from .._serving.engine import Engine, find_blockers, is_model_ready, say_leaving
 from .._serving.failures import as_client_error
 from .._serving.guard import Guard
 from .._serving.pipeline import infer
-from .._serving.readiness import find_blockers, is_model_ready, say_leaving
 from . import pages
 from .browsers import refuse_foreign
 from .events import Events, add_headers, answer_with_document, answer_with_events
