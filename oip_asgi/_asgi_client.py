@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from ._hosts.body_readers import TAKEN_BY
-from ._hosts.middleware import find_reader
+from ._hosts.middleware import TAKEN_BY, find_reader
 from ._http.events import Events
-from ._http.request import path_under
-from ._http.response import Response
+from ._http.messages import Response, path_under
 from ._io import ClientGone, Fed
 from ._protocol.datatypes import Buffer
 from ._protocol.errors import Reader, TakenBy

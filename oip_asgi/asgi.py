@@ -16,16 +16,20 @@ import msgspec
 
 from ._asgi_client import AnyASGIApp, Client, answer_other, find_path, run_own_lifespan
 from ._docs.openapi import list_basis, merge_documents, openapi
-from ._hosts.dependencies import check_dependencies, describe_security, find_dependencies, find_dependencies_around
 from ._hosts.given import check_asgi, check_installs_in, check_server, is_framework
-from ._hosts.middleware import describe_middleware, iterate_applications
-from ._hosts.reachable import check_own_routes, check_reachable, move_to_end
-from ._hosts.routes import ANY_PATH, HostRoute, add_routes, make_prefix_cutter
+from ._hosts.middleware import (
+    check_dependencies,
+    describe_middleware,
+    describe_security,
+    find_dependencies,
+    find_dependencies_around,
+    iterate_applications,
+)
+from ._hosts.routes import ANY_PATH, HostRoute, add_routes, check_own_routes, check_reachable, make_prefix_cutter, move_to_end
 from ._http.events import Events
 from ._http.exchange import exchange, list_templates
+from ._http.messages import CLIENT_GONE, Head, Response, encode_path, path_under, prefix_of, respond_unknown_path
 from ._http.public import HEALTH_METHODS, match_public
-from ._http.request import Head, encode_path, path_under, prefix_of
-from ._http.response import CLIENT_GONE, Response, respond_unknown_path
 from ._io import ClientGone
 from ._protocol.errors import show
 from ._protocol.log import logger

@@ -38,9 +38,8 @@ except ImportError as error:
 from . import wsgi
 from ._http.events import Events
 from ._http.exchange import FIRST_SEGMENTS, exchange, list_templates
+from ._http.messages import Head, Response, encode_path
 from ._http.public import match_public
-from ._http.request import Head, encode_path
-from ._http.response import Response
 from ._io import Fed, Late, Signal, Work
 from ._protocol.errors import Reader
 from ._runtime.async_io import AsyncIO, Patrol
@@ -379,11 +378,8 @@ class _Stream:
 
 def _feed(stream: wsgi.Stream, body: Fed, begun: bytes = b"") -> Any:
     assert isinstance(stream, _Stream)
-    return wsgi.feed(stream, body, begun, _find_reader if stream.is_taken else None, is_taken=stream.is_taken)
-
-
-def _find_reader() -> Reader:
-    return Reader("middleware of the application", "request.body")
+    reader = partial(Reader, "middleware of the application", "request.body") if stream.is_taken else None
+    return wsgi.feed(stream, body, begun, reader, is_taken=stream.is_taken)
 
 
 def _make_response(response: Response | Events, body: Iterator[bytes]) -> HttpResponse:

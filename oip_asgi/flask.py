@@ -13,9 +13,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from ._hosts.body_readers import name_one
 from ._hosts.extras import make_import_error
 from ._hosts.given import check_server
+from ._hosts.middleware import name_one
 
 try:
     from flask import Blueprint, Response, current_app, request, stream_with_context
@@ -29,9 +29,8 @@ from werkzeug.routing import BaseConverter, Map, Rule
 from . import wsgi
 from ._http.events import Events
 from ._http.exchange import list_templates
+from ._http.messages import encode_json, prefix_of
 from ._http.public import match_public
-from ._http.request import prefix_of
-from ._http.response import encode_json
 from ._io import Fed
 from ._protocol.errors import Reader, TooLarge
 from .server import InferenceServer

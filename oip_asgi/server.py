@@ -18,8 +18,8 @@ from ._extensions.model_statistics import ModelNumbers, list_numbers
 from ._extensions.repository import ModelStatus
 from ._extensions.shared_memory import Regions
 from ._hosts.given import is_framework
-from ._hosts.reachable import check_mounts
-from ._http.request import prefix_of
+from ._hosts.routes import check_mounts
+from ._http.messages import prefix_of
 from ._io import Signal
 from ._models.idle import IdleUnload
 from ._models.loader import LoadParameters
@@ -40,11 +40,10 @@ from ._runtime.runtime import Runtime
 from ._runtime.waiting import check_may_block, is_on_loop, wait_for, wait_until_set
 from ._serving.engine import Engine
 from ._serving.observing import ObserverOptions
-from ._serving.python_calls import PythonFormat, infer_values
+from ._serving.python_calls import PythonFormat, infer_values, warm_up
 from ._serving.record import Tracer
 from ._serving.server_options import ServerKeywords, ServerOptions
 from ._serving.stream import stream
-from ._serving.warm_up import warm_up
 from ._version import __version__
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -20,8 +20,7 @@ from ._hosts.given import check_server, check_wsgi
 from ._hosts.middleware import describe_before_request
 from ._http.events import Events
 from ._http.exchange import exchange
-from ._http.request import Head, encode_path, path_under, prefix_of
-from ._http.response import Response
+from ._http.messages import Head, Response, encode_path, path_under, prefix_of
 from ._io import Fed, finish
 from ._protocol.errors import InvalidRequest, TakenBy
 from ._protocol.log import logger
@@ -98,19 +97,15 @@ class OIPWSGIMiddleware:
         self._prefix = prefix_of(path)
         self._is_checked = False
 
-    def _check_host(self) -> None:
-        """Warn of Flask's functions inside, also of those that were added after this was made."""
-        self._is_checked = True
-        inside = describe_before_request(self._host, self._prefix or "/")
-        if inside:
-            logger.warning(inside)
-
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path = path_under(_read_path(environ), self._prefix)
         if path is None:
             return self._host(environ, start_response)
-        if not self._is_checked:
-            self._check_host()
+        if not self._is_checked:  # at the first request, as Flask's functions may be added after this was made
+            self._is_checked = True
+            inside = describe_before_request(self._host, self._prefix or "/")
+            if inside:
+                logger.warning(inside)
         return self._app.answer(environ, start_response, path)
 
 

@@ -62,7 +62,11 @@ def list_basis(engine: Engine) -> list[object]:
 def _make_document(
     engine: Engine, prefix: str, model_paths: list[ModelPath], *, has_server: bool, controls: Collection[Control]
 ) -> dict[str, Any]:
-    operations, security = _make_operations(engine, prefix), engine.security
+    # the names begin with the prefix, as a document may hold several servers at different paths
+    words = "" if prefix in ("", "/v2") else _to_identifier(prefix)
+    namespace = "Oip" + "".join(part[:1].upper() + part[1:] for part in words.split("_"))
+    operations = Operations(namespace, {name: codec.datatype for name, codec in engine.codecs.inputs.items()})
+    security = engine.security
     mount, names = _PARAMETER.sub(r"{\1}", prefix), _PARAMETER.findall(prefix)
     parameters = [{"name": name, "in": "path", "required": True, "schema": STRING} for name in names]
     shared = {"parameters": parameters} if parameters else {}
@@ -101,13 +105,6 @@ def _list_operations(
         (operations.describe_model(at) for at in model_paths),
     )
     return chain.from_iterable(paths.items() for paths in parts)
-
-
-def _make_operations(engine: Engine, prefix: str) -> Operations:
-    # the names begin with the prefix, as a document may hold several servers at different paths
-    words = "" if prefix in ("", "/v2") else _to_identifier(prefix)
-    namespace = "Oip" + "".join(part[:1].upper() + part[1:] for part in words.split("_"))
-    return Operations(namespace, {name: codec.datatype for name, codec in engine.codecs.inputs.items()})
 
 
 def _list_model_paths(models: list[tuple[Model, list[Model]]], visible: Collection[Model] | None) -> list[ModelPath]:

@@ -184,7 +184,9 @@ class Regions:
         segments = self.check_may_register()
         if not 0 < len(name.encode(errors="replace")) <= _MAX_NAME:
             raise InvalidRequest(f"the region's name is {show(name)}: expected 1 to {_MAX_NAME} bytes")
-        plain = _check_key(key)
+        plain = key.removeprefix("/")
+        if not _KEY.fullmatch(plain) or len(plain.encode()) > _MAX_NAME or plain in (".", ".."):  # a file in one folder
+            raise InvalidRequest(f"the key is {show(key)}: expected the name of a shared memory, such as '/input', with no other slash")
         if byte_size < 1:
             raise InvalidRequest(f"byte_size is {byte_size}: expected 1 or more")
         if not segments.allows(plain):
@@ -298,14 +300,6 @@ def _check_count(value: object, name: str, where: str) -> int:
     if type(value) is not int or value < 0:
         raise InvalidRequest(f"{where} has the parameter {name} = {show(value)}: expected an integer, 0 or more")
     return value
-
-
-def _check_key(key: str) -> str:
-    """Check a key, and return it without its slash: it must be the name of a file in one folder."""
-    plain = key.removeprefix("/")
-    if not _KEY.fullmatch(plain) or len(plain.encode()) > _MAX_NAME or plain in (".", ".."):
-        raise InvalidRequest(f"the key is {show(key)}: expected the name of a shared memory, such as '/input', with no other slash")
-    return plain
 
 
 # Routes and methods

@@ -23,10 +23,9 @@ from .._protocol.access import Action
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InvalidRequest, NotFound, client_text, show
 from .._protocol.limits import MAX_QUESTION
-from .._serving.engine import Engine
+from .._serving.engine import Engine, is_model_ready, is_ready
 from .._serving.failures import as_client_error
 from .._serving.pipeline import infer
-from .._serving.readiness import is_model_ready, is_ready
 from .._serving.record import record_unknown
 from .messages import GRPCFormat, Method, Reply, find_field
 from .wire import has_more_fields

@@ -17,20 +17,17 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from urllib.parse import unquote
 
 from .._asgi_client import AnyASGIApp, Client, answer_other, find_path
-from .._hosts.body_readers import TAKEN_BY
 from .._hosts.given import check_server
-from .._hosts.middleware import drops_trailers
-from .._http.request import Head, RestFormat
+from .._hosts.middleware import TAKEN_BY, drops_trailers
+from .._http.messages import Head, RestFormat
 from .._io import ClientGone, DeadlinePassed
 from .._protocol.errors import InferenceError, TakenBy, TimedOut, show
 from .._protocol.log import logger
 from .._runtime.async_io import AsyncIO, attend_watched
 from .._runtime.waiting import wait_until_gone
 from ..server import InferenceServer
-from .frames import FrameReader
-from .headers import Fields, find_protocol, read_metadata
 from .methods import exchange, reply_error
-from .over_http import CANCELLED, RPC, Answer, begin_rpc, respond_refusal
+from .over_http import CANCELLED, RPC, Answer, Fields, FrameReader, begin_rpc, find_protocol, read_metadata, respond_refusal
 from .services import Converse, Services
 
 if TYPE_CHECKING:
@@ -74,13 +71,6 @@ class OIPGRPCApp:
             self._logged.add(text)
             logger.log(level, text)
 
-    def _check_host(self, scope: Scope) -> None:
-        """Check the application through which a call over HTTP/2 comes."""
-        if _is_grpc(scope["headers"]):
-            self._host = scope["app"]
-            if drops_trailers(self._host):
-                self._log_once(logging.WARNING, _DROPPED)
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await answer_other(self._server, scope, receive, send, "OIPGRPCApp answers HTTP only")
@@ -89,8 +79,10 @@ class OIPGRPCApp:
         client = Client(scope, receive, send, self._runtime)
         carried: _Carried | None = scope.get(_CARRIED)
         can_send_trailers = carried is not None or _EXTENSION in (scope.get("extensions") or ())
-        if carried is None and can_send_trailers and scope.get("app") is not self._host:
-            self._check_host(scope)
+        if carried is None and can_send_trailers and scope.get("app") is not self._host and _is_grpc(scope["headers"]):
+            self._host = scope["app"]
+            if drops_trailers(self._host):
+                self._log_once(logging.WARNING, _DROPPED)
         try:
             rpc = begin_rpc(head, can_send_trailers=can_send_trailers)
         except InferenceError as error:
@@ -127,7 +119,10 @@ class OIPGRPCApp:
             if not messages:
                 raise InferenceError("the request has no message: expected one", status=501)
             if timeout != math.inf:
-                timeout = _find_time_left(timeout, clock() - since)
+                passed = clock() - since
+                if passed >= timeout:
+                    raise TimedOut(_TOO_LATE)
+                timeout = math.ceil((timeout - passed) * 1000) / 1000  # what is left of it, in milliseconds, as error texts name it
             return rpc.end(await exchange(self._engine, method, messages[0], rpc.head.transport, io, timeout))
         except ClientGone:
             return CANCELLED
@@ -187,13 +182,6 @@ async def _send_end(answer: Answer, send: Send, carried: _Carried | None, *, has
         await send({"type": "http.response.body", "body": body, "more_body": more})
     if trailers is not None:
         await send({"type": _EXTENSION, "headers": trailers, "more_trailers": False})
-
-
-def _find_time_left(timeout: float, passed: float) -> float:
-    """Return the seconds that are left of a timeout, rounded up to a millisecond, as error texts name them."""
-    if passed >= timeout:
-        raise TimedOut(_TOO_LATE)
-    return math.ceil((timeout - passed) * 1000) / 1000
 
 
 def _find_method(scope: Scope, services: Collection[str]) -> str:

@@ -14,9 +14,8 @@ from .._protocol.limits import MAX_QUESTION
 from ..server import InferenceServer
 from .messages import Method, Reply
 from .methods import HEALTH, METHODS, SERVICE, reply_error
-from .outbox import Write
 from .protobuf import FileDescriptor, FileDescriptorProto, GetMessageClass, ParseDict, add_file, make_parser, make_pool
-from .stream_call import STREAM, Receive, StreamCall
+from .stream_call import STREAM, Receive, StreamCall, Write
 
 Metadata = Callable[[Any], Iterable[tuple[str, str]]]
 """Reads a call's metadata from the adapter's own object: names in lower case, values as text."""

@@ -28,10 +28,8 @@ from .._rest import body as rest
 from .._rest import generate
 from .._serving.engine import Engine
 from .._serving.stream import Framing, infer_any, stream
-from .headers import HEADER_LENGTH_FIELD
-from .request import Head, RestFormat
-from .response import JSON, Response, encode_json, respond
-from .routed import Exchange
+from .messages import HEADER_LENGTH_FIELD, JSON, Head, Response, RestFormat, encode_json, respond
+from .routes import Exchange
 
 
 class Events(NamedTuple):

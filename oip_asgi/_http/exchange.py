@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Coroutine
 from functools import partial
 from types import CoroutineType
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 from .._extensions import config, model_statistics, repository, shared_memory
 from .._extensions.table import RestRoute
@@ -21,20 +21,15 @@ from .._models.model import Model
 from .._models.registry import path_of
 from .._protocol import schemas
 from .._protocol.errors import show
-from .._serving.engine import Engine
+from .._serving.engine import Engine, find_blockers, is_model_ready, say_leaving
 from .._serving.failures import as_client_error
 from .._serving.guard import Guard
 from .._serving.pipeline import infer
-from .._serving.readiness import find_blockers, is_model_ready, say_leaving
 from . import pages
 from .browsers import refuse_foreign
 from .events import Events, add_headers, answer_with_document, answer_with_events
-from .request import Head, RestFormat
-from .response import JSON, Response, encode_json, respond, respond_error, respond_json
-from .routed import Exchange
-from .routes import MOST_CHARACTERS, Match, Routes, Template, make_method_error, make_path_error
-
-T = TypeVar("T")
+from .messages import JSON, Head, Response, RestFormat, encode_json, respond, respond_error, respond_json
+from .routes import MOST_CHARACTERS, Exchange, Match, Routes, Template, make_method_error, make_path_error
 
 _CORS: Final = "CORSMiddleware of Starlette and FastAPI, flask-cors, django-cors-headers"
 

@@ -17,9 +17,8 @@ from .._docs.page import FILES, PAGE, POLICY, describe_first, describe_state, re
 from .._extensions.table import RestRoute
 from .._models.model import Model
 from .._protocol.errors import InferenceError
-from .request import Head
-from .response import JSON, Response, encode_json, respond
-from .routed import Exchange
+from .messages import JSON, Head, Response, encode_json, respond
+from .routes import Exchange
 
 _ALWAYS_ASK: Final = (b"cache-control", b"no-cache")
 _POLICY: Final = (b"content-security-policy", POLICY.encode())
@@ -113,15 +112,10 @@ def _respond_file(head: Head, media_type: str, body: bytes, *more: tuple[bytes, 
     # weak, because a compressed response has the same
     etag = b'W/"%b"' % hashlib.sha256(body).hexdigest()[:32].encode()
     described = [(b"etag", etag), _ALWAYS_ASK, _NO_SNIFFING, *more]
-    if _has_current(head, etag):
+    tags = [tag.strip() for name, value in head.headers if name == b"if-none-match" for tag in value.split(b",")]
+    if b"*" in tags or etag.removeprefix(b"W/") in {tag.removeprefix(b"W/") for tag in tags}:  # the client has the current version
         return Response(304, described, [], 0)
     return respond(200, [(b"content-type", media_type.encode()), *described], [body])
-
-
-def _has_current(head: Head, etag: bytes) -> bool:
-    """True if the client already has the current version."""
-    tags = [tag.strip() for name, value in head.headers if name == b"if-none-match" for tag in value.split(b",")]
-    return b"*" in tags or etag.removeprefix(b"W/") in {tag.removeprefix(b"W/") for tag in tags}
 
 
 ROUTES: Final = [

@@ -1,6 +1,6 @@
-"""How a path is looked up in a table of routes; the model's name in it may have slashes. Knows no headers or bodies.
+"""How a path is looked up in a table of routes, and `Exchange`, which the handler of the route gets.
 
-The table is in `exchange`, which also raises the 404 and 405 that are made here.
+Looking up knows no headers and no bodies. The table is in `exchange`, which also raises the 404 and 405 that are made here.
 
 A pattern is a path below the mount. `{model}` is a model's name and `{region}` that of a region of shared memory. Both may hold slashes.
 `[/versions/{version}]` may be left out of a path. All patterns with the same beginning have it, or none.
@@ -12,15 +12,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from typing import Any, Final, NamedTuple, TypeAlias
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import quote, unquote
 
 import msgspec
 
 from .._extensions import unsupported
 from .._extensions.table import RestRoute
+from .._io import IO
+from .._models.model import Model
 from .._protocol.access import Action
+from .._protocol.datatypes import Buffer
 from .._protocol.errors import InferenceError, NotFound, show
+from .._protocol.limits import LOOP_BYTES
+from .._serving.engine import Engine
+from .messages import RestFormat
+
+T = TypeVar("T")
 
 Handler: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
 """Takes the exchange, and the model where the pattern names one."""
@@ -131,3 +140,21 @@ def make_path_error(path: str, mount: str) -> NotFound:
         f"{mount}/models/{{name}}, with /versions/{{version}} and /ready, /stats, /config, /infer, /infer_stream, /generate or "
         f"/generate_stream behind it, or {mount}/repository/index"
     )
+
+
+class Exchange(msgspec.Struct, eq=False):
+    """One request, as handlers get it: a `Question` that the routes of extensions may ask too, and the server and the request itself."""
+
+    engine: Engine
+    wire: RestFormat
+    io: IO
+    version: str | None = None
+    region: str | None = None
+
+    async def find_visible(self, action: Action | None = None) -> list[Model]:
+        return await self.engine.find_visible(self.io, self.wire.make_access, action)
+
+    async def read(self, decode: Callable[[Buffer], T]) -> T:
+        self.wire.json_limit = None  # the files of a load are base64 in its JSON
+        body = await self.wire.read(self.io)
+        return decode(body) if len(body) <= LOOP_BYTES else await self.io.run(partial(decode, body), "conversion")

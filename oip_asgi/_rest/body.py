@@ -1,6 +1,6 @@
 """A REST body, JSON or JSON and bytes, <-> InferenceRequest / InferenceResponse. Knows no URLs, statuses or models.
 
-`Body` of `_protocol.request_body` limits how long a body and its JSON may be. `_http.headers` reads `Inference-Header-Content-Length`; for
+`Body` of `_protocol.request_body` limits how long a body and its JSON may be. `_http.messages` reads `Inference-Header-Content-Length`; for
 clients, `_rest.client` does.
 
 Specification: HTTP/REST Inference, Binary Tensor Data Extension; Triton's raw binary request, `Inference-Header-Content-Length: 0`.

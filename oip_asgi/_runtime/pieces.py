@@ -45,7 +45,11 @@ async def send_pieces(
             if now > turn_ends:
                 turn_began = here.gave_way_at
                 if now > turn_began + TURN_SECONDS:
-                    await _give_way(here)
+                    # let others run: other tasks, and worker threads, which could wait for the interpreter for seconds, as an event
+                    # loop takes it back at once
+                    yield_interpreter()
+                    here.gave_way_at = time.monotonic()
+                    await asyncio.sleep(0)
                     turn_began = time.monotonic()  # it begins now, after the other tasks have run
                 turn_ends = turn_began + TURN_SECONDS
             piece = await anext(items)
@@ -54,14 +58,6 @@ async def send_pieces(
             await asyncio.wait([io.beat])
     finally:
         await items.aclose()
-
-
-async def _give_way(here: LoopThreads) -> None:
-    """Let others run after streams have run for long: other tasks, and worker threads, which could wait for the interpreter for seconds,
-    as an event loop takes it back at once."""
-    yield_interpreter()
-    here.gave_way_at = time.monotonic()
-    await asyncio.sleep(0)
 
 
 async def iterate_stream_async(

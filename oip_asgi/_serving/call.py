@@ -29,12 +29,11 @@ from .._protocol.response_headers import ResponseHeaders
 from .._protocol.tensor_bytes import SMALL
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, are_short
 from .call_stack import current_calls, leave_call, reset_calls, set_calls
-from .decoding import Decoded, decode
+from .decoding import Decoded, Head, WireFormat, decode
 from .engine import Engine
 from .held_loop import measure_steps
 from .observing import Heard, begin_to_hear, copy_response, tell_observers
 from .record import Span, record_failure, within
-from .wire_format import Head, WireFormat
 
 T = TypeVar("T")
 R = TypeVar("R")

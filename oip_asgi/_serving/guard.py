@@ -82,7 +82,10 @@ class Guard:
                 allowed = await io.call(call, self._clock() + seconds)
             else:
                 allowed = self._call_here(call)
-            _check_allowed(allowed, access)
+            if allowed is False:
+                raise Forbidden(f"not allowed: {_name_action(access)}")
+            if allowed is not True:
+                raise TypeError(f"authorize= returned {show(allowed)}: return True or False")
         except DeadlinePassed as error:
             logger.warning("authorize= took more than %g seconds for %s, so the request is refused", seconds, _name_action(access))
             raise self._as_refusal(_Late("the authorization took too long"), access) from error
@@ -121,13 +124,6 @@ class Guard:
 
 def _name_action(access: Access) -> str:
     return access.action if access.model is None else f"{access.action} with model {show(access.model)}"
-
-
-def _check_allowed(allowed: object, access: Access) -> None:
-    if allowed is False:
-        raise Forbidden(f"not allowed: {_name_action(access)}")
-    if allowed is not True:
-        raise TypeError(f"authorize= returned {show(allowed)}: return True or False")
 
 
 def _describe_transport(transport: object) -> str:

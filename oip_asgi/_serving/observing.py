@@ -20,8 +20,7 @@ from .._protocol.errors import InferenceError, copy_error, show
 from .._protocol.observation import Observation
 from .._protocol.options import BOOLEAN, CALLABLE, Check, check_options, integer, is_text, number
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_read_only, make_tensor
-from .decoding import Decoded, write_columns
-from .wire_format import WireFormat
+from .decoding import Decoded, WireFormat, write_columns
 
 _GIVEN_UP: Final = "the request was given up: its client went, or its host ended it"
 _GIVEN_UP_STATUS: Final = 499

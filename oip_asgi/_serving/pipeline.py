@@ -25,12 +25,12 @@ from .._protocol.tensors import REGION
 from .batch import answer_in_batch, wait_within_calls
 from .call import Call, may_decode_long, may_encode_here, run_async_in_span, run_in_span
 from .call_stack import current_calls, find_callers, find_latest_turn
+from .decoding import WireFormat
 from .engine import Engine
 from .failures import FAILURES, as_error, make_busy_error, make_stopping_error
 from .held_loop import HELD_SECONDS, note_long
 from .observing import tell_observers
 from .record import Span, end_span, record_failure
-from .wire_format import WireFormat
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)

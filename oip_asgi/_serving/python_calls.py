@@ -2,13 +2,16 @@
 
 The caller's values stay as they are: they are neither changed nor made read-only. No array of the response shares memory with them, or with
 anything that the model keeps.
+
+`warm_up` makes such calls of a model that has just been loaded, before it answers anybody: the first request is then as quick as the
+second. They run as those of requests do, with slots and numbers of their own. Knows no transport.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -16,17 +19,21 @@ import numpy as np
 from .._codecs.content_types import Codecs
 from .._codecs.values import to_inputs
 from .._io import IO
+from .._json.tensor_data import from_value
 from .._models.handler import Handler
+from .._models.model import Model
 from .._protocol.access import NO_HEADERS
-from .._protocol.datatypes import MAX_RANK, NUMBERS, Buffer
-from .._protocol.errors import InferenceError, InvalidRequest, show
+from .._protocol.datatypes import MAX_RANK, NUMBERS, Buffer, dtype_of
+from .._protocol.errors import InferenceError, InvalidRequest, ModelFault, error_text, show
 from .._protocol.response_headers import ResponseHeaders
 from .._protocol.schemas import RequestOutput
+from .._protocol.specs import TensorSpec
 from .._protocol.tensor_bytes import count
 from .._protocol.tensors import InferenceRequest, InferenceResponse, ReadRegion, Tensor, make_tensor, to_plain_parameters
 from .engine import Engine
 from .failures import as_client_error
 from .pipeline import infer
+from .stream import stream
 
 _ELEMENT: Final = 16
 """The assumed bytes of an element that is converted as a Python object."""
@@ -124,3 +131,35 @@ def _make_own_tensor(tensor: Tensor) -> Tensor:
     array = tensor.array.view()
     array.flags.writeable = False
     return make_tensor(tensor.name, array, tensor.parameters)
+
+
+MakeExamples: TypeAlias = Callable[[Sequence[TensorSpec]], list[dict[str, Any]]]
+"""Makes an example of each tensor, as JSON has it."""
+
+
+async def warm_up(engine: Engine, model: Model, make_examples: MakeExamples, io: IO, handler: Handler) -> None:
+    """Call what `load=` returned with the examples of `warm_up=`. Raises ModelFault if one fails, or takes longer than `timeout=`."""
+    options, stand_in = model.options, model.make_stand_in(handler)
+    examples = [_list_examples(handler, make_examples)] if options.warm_up is True else options.warm_up or ()
+    for inputs in examples:
+        wire = PythonFormat(inputs, {}, (), None, engine.codecs)
+        try:
+            if stand_in.streams and handler.once is None:
+                async for _ in stream(engine, stand_in, wire, io):
+                    pass
+            else:
+                await infer(engine, stand_in, wire, io)
+        except InferenceError as error:
+            raise ModelFault(f"{model}: a call of warm_up= failed: {error_text(error)}") from error
+
+
+def _list_examples(handler: Handler, make_examples: MakeExamples) -> Mapping[str, Any]:
+    """An example of each input that a request must have, by name."""
+    if handler.binding.undeclared:
+        raise ModelFault(f"{handler}: warm_up=True needs declared inputs: write inputs=, or the inputs of a call, warm_up=[{{...}}]")
+    required = handler.binding.required
+    examples = make_examples([spec for spec in handler.shown[0] if spec.name in required or handler.foreign is not None])
+    return {
+        each["name"]: make_tensor(each["name"], from_value(each["data"], dtype_of(each["datatype"]), tuple(each["shape"])), {})
+        for each in examples
+    }

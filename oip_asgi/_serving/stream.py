@@ -26,11 +26,11 @@ from .._protocol.tensors import InferenceResponse
 from .batch import wait_within_calls
 from .call import Call, call_model, call_model_async, may_encode_here, respond_here
 from .call_stack import enter_call
+from .decoding import WireFormat
 from .engine import Engine
 from .failures import FAILURES, as_client_error, as_error
 from .pipeline import end_call, infer, let_in
 from .record import within
-from .wire_format import WireFormat
 
 T = TypeVar("T")
 

@@ -11,9 +11,9 @@ from .._protocol.errors import show
 from .._protocol.schemas import RequestOutput
 from .._protocol.tensors import InferenceResponse
 from . import _questions as questions
-from ._blocking import iterate_at_once
 from ._declarations import Declarations, have_lists
 from ._http import HTTPLink
+from ._loops import iterate_at_once
 from ._questions import MAX_BODY_BYTES, Options, Question
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 from .._protocol.errors import show
 from .._rest.client import combine_headers
-from ._blocking import iterate, wait_for
+from ._loops import iterate, wait_for
 from ._questions import LONG, HTTPRequest, cut_pieces, to_limit
 from ._senders import ConnectionFailed, make_failure
 

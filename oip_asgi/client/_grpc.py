@@ -17,8 +17,7 @@ from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, s
 from .._protocol.grpc_codes import find_status
 from .._protocol.tensor_bytes import view_bytes
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, refuse_region
-from ._blocking import iterate, wait_for
-from ._loops import ByLoop
+from ._loops import ByLoop, iterate, wait_for
 from ._questions import MAX_BODY_BYTES, SECONDS, Inference, Question, check_size, check_timeout, make_writable, suggest_stream, to_limit
 from ._senders import ConnectionFailed, make_failure
 

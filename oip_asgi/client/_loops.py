@@ -1,10 +1,16 @@
-"""What belongs to an event loop, such as its connections: made on each loop that uses it, and closed when the loop ends."""
+"""How one code asks on event loops and without one. `ByLoop` has what belongs to an event loop, such as its connections: made on each loop
+that uses it, and closed when the loop ends. With the others, one coroutine calls libraries that await and libraries that block: there
+it never waits, so no event loop is needed.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Iterable
+from inspect import isawaitable
 from typing import Generic, TypeVar
+
+from .._io import begin, finish
 
 T = TypeVar("T")
 
@@ -51,3 +57,30 @@ class ByLoop(Generic[T]):
 
 async def _close(held: AsyncGenerator[None]) -> None:
     await held.aclose()
+
+
+async def wait_for(result: T | Awaitable[T]) -> T:
+    """What a library returned: its result, or what must be awaited for that."""
+    return await result if isawaitable(result) else result
+
+
+async def iterate(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
+    if isinstance(items, AsyncIterable):
+        async for item in items:
+            yield item
+    else:
+        for item in items:
+            yield item
+
+
+def iterate_at_once(items: AsyncGenerator[T]) -> Generator[T]:
+    """The items of an asynchronous generator that never waits."""
+    try:
+        item = finish(begin(items))
+        while item is not None:
+            yield item
+            item = finish(anext(items))
+    except StopAsyncIteration:
+        return
+    finally:
+        finish(items.aclose())

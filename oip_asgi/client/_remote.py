@@ -19,10 +19,9 @@ from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import ELSEWHERE, InferenceContext, InferenceRequest, InferenceResponse, make_tensor, to_plain_parameters
 from . import _questions as questions
-from ._addresses import Address, Addresses
+from ._addresses import Address, Addresses, Reach, Readiness
 from ._declarations import get_list, read_specs
 from ._questions import Inference
-from ._reach import Reach, Readiness
 from ._refusals import ERRORS, describe, is_passing, is_unsent, refuse
 
 if TYPE_CHECKING:

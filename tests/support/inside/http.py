@@ -2,6 +2,5 @@
 
 from oip_asgi._docs.page import FILES, POLICY, SHOWN
 from oip_asgi._http import exchange as http_exchange
-from oip_asgi._http.request import Head
-from oip_asgi._http.response import Response
+from oip_asgi._http.messages import Head, Response
 from oip_asgi.client import _questions as client_questions

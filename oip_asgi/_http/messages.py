@@ -1,25 +1,124 @@
-"""An HTTP request: its path below a mount, its head, its body, and the wire format of REST. Knows no server, framework or routes."""
+"""An HTTP request and its response as values: a path below a mount, a head, a body, and the wire format of REST. Knows no server, framework
+or routes.
+
+`read_length` reads the headers that count bytes: Content-Length and Inference-Header-Content-Length.
+
+Specification: Binary Tensor Data Extension.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final, final
 from urllib.parse import quote, unquote
 
 import msgspec
 
 from .._io import IO
 from .._models.handler import Handler
+from .._protocol import schemas
 from .._protocol.access import Access, Action
 from .._protocol.datatypes import Buffer
-from .._protocol.errors import InferenceError, InvalidRequest
+from .._protocol.errors import InferenceError, InvalidRequest, NotFound, client_text, show
 from .._protocol.request_body import Body, read_coding
 from .._protocol.response_headers import ResponseHeaders
 from .._protocol.tensors import InferenceRequest, InferenceResponse, ReadRegion, ReceivedHeaders, join_repeated
 from .._rest import body as rest
-from .headers import HEADER_LENGTH_FIELD, read_length
-from .response import BINARY, JSON, Response, respond
+
+JSON: Final = (b"content-type", b"application/json")
+BINARY: Final = (b"content-type", b"application/octet-stream")
+
+_MESSAGE: Final = 2**17
+"""The most bytes in each message of a body. malloc keeps blocks of this size, so they cost no page faults: those of a copy of 600 KB take
+more than the messages cost a server, each as much as a copy of 100 KB."""
+
+encode_json: Final = msgspec.json.Encoder().encode
+
+
+@final
+class Response(msgspec.Struct, frozen=True):
+    """A response: its parts are sent one after the other, `size` bytes in all. `Content-Length` is among the headers."""
+
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    parts: list[Buffer]
+    size: int
+
+    def messages(self) -> Iterable[tuple[bytes, bool]]:
+        """Return the parts as `bytes`, which servers need, each with True if more of them follow."""
+        return [(b"".join(self.parts), False)] if self.size <= _MESSAGE else self._cut()
+
+    def _cut(self) -> Iterator[tuple[bytes, bool]]:
+        gathered: list[memoryview] = []
+        size, left = 0, self.size
+        for part in self.parts:
+            view = memoryview(part)
+            while view:
+                piece, view = view[: _MESSAGE - size], view[_MESSAGE - size :]
+                gathered.append(piece)
+                size += len(piece)
+                left -= len(piece)
+                if size == _MESSAGE or not left:
+                    yield b"".join(gathered), left > 0
+                    gathered, size = [], 0
+
+
+CLIENT_GONE: Final = Response(499, [(b"content-length", b"0")], [b""], 0)
+"""Sent if the client has gone: hosts take an application that answers nothing for a broken one, and log that."""
+
+
+def respond(status: int, described: list[tuple[bytes, bytes]], parts: list[Buffer]) -> Response:
+    size = sum(map(len, parts))
+    return Response(status, [*described, (b"content-length", b"%d" % size)], parts, size)
+
+
+def respond_json(status: int, document: msgspec.Struct) -> Response:
+    return respond(status, [JSON], [encode_json(document)])
+
+
+def respond_error(error: InferenceError) -> Response:
+    """Make the response for an error: its status, its headers, and its text as `{"error": text}`."""
+    response = respond_json(error.status, schemas.Error(client_text(error)))
+    extra = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in error.headers.items()]
+    return Response(response.status, response.headers + extra, response.parts, response.size)
+
+
+def respond_unknown_path(path: str, root: str, prefix: str, mount: str) -> Response:
+    """Make the response for a path outside an application's prefix. Clients write `root` before it, to which a mount has added `mount`."""
+    why = f", as OIPApp(server, path={prefix!r}) is mounted at {mount}: path= is for an OIPApp that nothing mounts" if mount else ""
+    return respond_error(NotFound(f"unknown path {show(root + path)}: everything is under {root}{prefix}{why}"))
+
+
+HEADER_LENGTH_FIELD: Final = rest.HEADER_LENGTH.lower().encode()
+
+_MAX_DIGITS: Final = 18
+"""No body has a length of more digits."""
+
+_DECIMAL: Final = re.compile(rb"[0-9]+")
+
+
+def read_length(headers: Mapping[bytes, bytes], name: bytes) -> int | None:
+    """Read a header that counts bytes; None if there is none.
+
+    If it came twice, we or the server in front have joined its values by a comma.
+    """
+    value = headers.get(name)
+    if value is None:
+        return None
+    if value.isdigit() and len(value) <= _MAX_DIGITS:
+        return int(value)
+    values = {part.strip() for part in value.split(b",")}
+    called = name.decode().title()
+    if len(values) > 1:
+        raise InvalidRequest(f"header {called} is repeated with different values: expected one")
+    value = values.pop()
+    if not _DECIMAL.fullmatch(value):
+        raise InvalidRequest(f"header {called} is {show(value.decode('latin-1'))}: expected a plain decimal number of bytes")
+    if len(value) > _MAX_DIGITS:
+        raise InvalidRequest(f"header {called} has {len(value)} digits: no body is that long")
+    return int(value)
 
 
 class Head(msgspec.Struct):
