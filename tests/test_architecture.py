@@ -116,7 +116,7 @@ def test_what_waits_is_awaited_and_never_handed_through_generators() -> None:
 BUDGETS: Final = {
     "_protocol": 1211,
     "_json": 599,
-    "_codecs": 2118,
+    "_codecs": 2126,
     "_rest": 411,
     "_models": 2539,
     "_serving": 1993,

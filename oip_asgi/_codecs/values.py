@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from datetime import date, datetime
+from itertools import chain
 from types import NoneType
 from typing import Any, Final
 
 import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
-from .._protocol.datatypes import FLOATING, NUMBERS, widen
+from .._protocol.datatypes import FLOATING, MAX_RANK, NUMBERS, widen
 from .._protocol.errors import InvalidRequest, ModelFault, show
 from .._protocol.schemas import Parameters
 from .._protocol.specs import TensorSpec
@@ -118,7 +119,7 @@ def _find_codec(value: Any, spec: TensorSpec | None, codecs: Codecs) -> AnyInput
 def _to_own(value: Any, spec: TensorSpec | None) -> Any:
     """A value of Python's own classes, or a list of them; or the array that numpy makes of what it knows, if a model may get that."""
     if isinstance(value, _PLAIN):
-        if type(value) is list and _OWN.issuperset(map(type, value)):
+        if type(value) is list and _are_own(value):
             return value
         classes = find_classes(value)
         are_numbers = all(issubclass(each, np.generic) and not issubclass(each, _NO_NUMBERS) for each in classes)
@@ -128,6 +129,16 @@ def _to_own(value: Any, spec: TensorSpec | None) -> Any:
     if spec is None or spec.takes(array.dtype) or array.dtype.kind not in "biufV" or spec.dtype.hasobject:
         return array
     return widen(array).tolist() if array.size else array.astype(spec.dtype)
+
+
+def _are_own(values: list[Any]) -> bool:
+    """Whether a list, or lists in it that nest evenly, have values of Python's own classes alone."""
+    level = values
+    for _ in range(MAX_RANK):  # a list may hold itself
+        if set(map(type, level)) != {list}:
+            break
+        level = list(chain.from_iterable(level))
+    return _OWN.issuperset(map(type, level))
 
 
 def _unwrap(value: Any) -> Any:
