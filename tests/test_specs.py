@@ -281,7 +281,6 @@ def columns_with_gaps() -> dict[str, Any]:
     columns["NaN as objects"] = pd.Series([1.5, np.nan], dtype=object)
     columns |= {f"category of {dtype}": pd.Series(pd.Categorical(columns[dtype])) for dtype in ("bool", "int8", "float64", "M8[ns]")}
     columns |= {f"{dtype} with gaps": column.mask([False, True]) for dtype, column in columns.items() if "category of" in dtype}
-    columns["category of bytes"] = pd.Series(pd.Categorical(columns["bytes"]))
     columns["inferred"] = pd.Series(["a", None])  # since pandas 3 the dtype str
     return columns
 

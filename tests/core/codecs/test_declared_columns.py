@@ -122,6 +122,15 @@ def test_numbers_with_a_content_type_of_texts_are_refused(content_type: str) -> 
         assert post(server, "infer", {"inputs": [tensor]})[0] == 400
 
 
+def test_a_frame_without_rows_is_one() -> None:
+    columns: list[Any] = [[b"a"], pd.Categorical([b"a"]), ["a", None], [1, None], pd.to_datetime(["2026-01-31"])]
+    for values in columns:
+        frame = pd.DataFrame({"x": values})
+        server, got = take(*specs_of(frame))
+        assert ask_frame(server, frame[:0]) == (200, None)
+        assert got[0].shape == (0, 1)
+
+
 WHEN = pd.Series(["2026-01-31", None]).astype("datetime64[ns]")
 
 
