@@ -241,12 +241,3 @@ def test_metadata_names_the_inputs_that_are_not_declared(server: InferenceServer
     assert shown(server, "declared") == ([("x", "FP64", [-1], None)], [], {"content_type": "np"})
     server.register("add", np.add)
     assert shown(server, "add")[2] == {"undeclared_inputs": "x1, x2"}
-
-
-def test_what_is_shown_of_a_list_is_not_what_is_checked(server: InferenceServer) -> None:
-    def shout(names: list[str]) -> list[str]:
-        return [name.upper() for name in names]
-
-    server.register("m", shout)
-    for shape in ((2,), (2, 1)):
-        assert outputs(ask(server, "m", names=np.array(["a", "b"], object).reshape(shape))) == {"output_0": ["A", "B"]}
