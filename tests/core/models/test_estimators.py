@@ -306,7 +306,7 @@ def test_one_that_was_fitted_with_an_array_takes_its_width() -> None:
     assert outputs(ask(server, "m", example)) == {"output_0": ["setosa"]}
     for dtype in ("f8", "f4", "i8", "?"):
         assert list(outputs(ask(server, "m", X=np.ones((1, 4), dtype)))) == ["output_0"]
-    assert error(ask(server, "m", X=np.ones((1, 3)))) == (400, "input 'X' has shape [1, 3]: expected [-1, 4]")
+    assert ask(server, "m", X=np.ones((1, 3))).status == 400
     assert error(ask(server, "m", X=np.full((1, 4), "a")))[0] == 400
 
 
