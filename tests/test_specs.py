@@ -327,41 +327,6 @@ def test_a_column_may_miss_values_that_none_missed_where_it_was_declared(dtype: 
     assert infer(data=data) == refused
 
 
-def test_a_column_of_dates_arrives_with_the_declared_dtype() -> None:
-    server, got = InferenceServer(), []
-    dates = pd.DataFrame({"plain": pd.Series(["2026-01-31"], dtype="M8[us]")})
-    dates["zoned"] = dates["plain"].dt.tz_localize("Europe/Berlin")
-
-    @server.model("m", inputs=specs_of(dates))
-    def m(df: pd.DataFrame) -> int:
-        got.append(df)
-        return 1
-
-    def infer(**columns: str) -> Any:
-        inputs = [{"name": name, "shape": [1], "datatype": "BYTES", "data": [text]} for name, text in columns.items()]
-        answer = over_asgi(OIPApp(server), "")(Request("POST", "/models/m/infer", (), json.dumps({"inputs": inputs}).encode()))
-        return answer.status, json.loads(answer.body).get("error")
-
-    day, javascript = "2026-01-31", "2026-01-30T23:00:00.000Z"
-    assert infer(plain=javascript, zoned=javascript) == (
-        400,
-        "column 'plain' cannot be datetime64[us], as its pd_dtype says: its dates have an offset from UTC, such as Z: send them "
-        "without one, in the time zone that the model expects",
-    )
-    assert infer(plain=day, zoned=day) == (
-        400,
-        "column 'zoned' cannot be datetime64[us, Europe/Berlin], as its pd_dtype says: its dates have no offset from UTC: send each with "
-        "its own, such as 2026-01-31T09:30:00+01:00, or Z for UTC itself",
-    )
-    assert infer(plain=day, zoned=javascript) == (200, None)
-    pd.testing.assert_frame_equal(got[0], dates)
-
-
-def test_a_dtype_that_pandas_does_not_have_is_refused_where_it_is_declared() -> None:
-    with pytest.raises(ValueError, match=r"^model 'm': TensorSpec 'x' has pd_dtype='int46': expected one of boolean, Int8, .*datetime64"):
-        InferenceServer().register("m", print, inputs=[TensorSpec("x", "INT64", [-1], pd_dtype="int46")], content_type="pd")
-
-
 def test_a_frame_declares_a_model_whose_documented_example_works() -> None:
     server = InferenceServer()
 

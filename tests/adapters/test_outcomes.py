@@ -269,6 +269,7 @@ def test_large_items_are_counted_when_they_are_encoded_and_the_end_is_a_computat
     assert {name for name, duration in first.items() if duration["count"] == 1} == {"compute_infer", "compute_output", "success"}
     assert {name for name, duration in end.items() if duration["count"] == 1} == {"compute_infer", "empty_response"}
     assert end["empty_response"]["ns"] >= 15_000_000
+    assert first["success"]["ns"] == first["compute_infer"]["ns"] + first["compute_output"]["ns"] > 0
     server.stop()
 
 

@@ -90,15 +90,7 @@ def _requests() -> list[StreamRow]:
         StreamRow("a list for a declared input", "stops/generate", {"stop": ["a", "b"]}, 200, flat("stops", output_0=["a", "b"])),
         StreamRow("an empty list", "stops/generate", {"stop": []}, 200, flat("stops", output_0=[])),
         StreamRow("whole numbers beside others", "plain/generate", b'{"x": [1, 2.5]}', 200, flat("plain", output_0=[2.0, 5.0])),
-        refused("a larger one beside a fraction", "plain/generate", b'{"x": [9007199254740993, 2.5]}', f"input 'x': {ROUNDED}"),
         refused("a larger one beside NaN", "plain/generate", b'{"x": [NaN, 9007199254740993]}', f"input 'x': {ROUNDED}"),
-        StreamRow(
-            "a larger one where FP64 is declared",
-            "grid/generate",
-            b'{"grid": [0.5, 9007199254740993]}',
-            200,
-            flat("grid", output_0=[0.5, 2.0**53]),
-        ),
         StreamRow("a result with a larger one", "rounds/generate", {}, 500, {"error": "model 'rounds' failed: see the server's log"}),
         StreamRow("an input called inputs", "inputs/generate", {"inputs": [True]}, 200, flat("inputs", output_0=True)),
         StreamRow("flat for three dimensions", "grid/generate", {"grid": [1, 2, 3, 4]}, 200, grid),
@@ -117,12 +109,6 @@ def _requests() -> list[StreamRow]:
             "grid/generate",
             {"grid": {}},
             f"input 'grid' is an object: {expected}",
-        ),
-        refused(
-            "the wrong type",
-            "words/generate_stream",
-            {"text_input": 1},
-            "input 'text_input' is an integer: expected a string for BYTES",
         ),
         refused("no such input", "words/generate_stream", {"x": 1}, "missing input 'text_input': expected 'text_input', but got no inputs"),
         refused("no object", "plain/generate", [1], "the body: expected object, got array"),
@@ -209,30 +195,18 @@ def _dates() -> list[StreamRow]:
         "in the time zone that the model expects"
     )
     tokyo, missing = ["2026-03-02T00:00:00+09:00", "2026-03-01T15:00:00Z"], "NaT"
-    midnight = "2026-03-02T00:00:00+09:00"
     return [
         refused("a date without a zone", "zoned/generate", {"day": "2026-03-02"}, without),
         refused("dates without a zone", "zoned/infer", {"inputs": [tensor("day", ["2026-03-02", missing], "BYTES")]}, without),
         refused("a date with a zone too many", "not%20zoned/generate", {"day": "2026-03-02T00Z"}, having),
         refused("dates with a zone too many", "not%20zoned/infer", {"inputs": [tensor("day", tokyo, "BYTES")]}, having),
-        StreamRow(
-            "dates with zones", "zoned/generate", {"day": [*tokyo, None]}, 200, flat("zoned", output_0=[midnight, midnight, missing])
-        ),
         StreamRow("no date for a zone", "zoned/generate", {"day": None}, 200, flat("zoned", output_0=missing)),
-        StreamRow(
-            "dates with zones in tensors",
-            "zoned/infer",
-            {"inputs": [tensor("day", tokyo, "BYTES")]},
-            200,
-            whole("zoned", tensor("output_0", [midnight] * 2, "BYTES")),
-        ),
     ]
 
 
 def _frames() -> list[StreamRow]:
     bern = {"city": "Bern", "age": 3}
     strings = pd.Series(["Bern"]).dtype  # "str" in pandas 3
-    missing = pd.Series(["Bern", None])[1]  # nan in pandas 3
     one = [f"city {strings}: ['Bern']", "age int64: [3]"]
     return [
         StreamRow("the keys are the columns of a frame", "frame/generate", bern, 200, flat("frame", y=[*one, "{}"])),
@@ -314,13 +288,6 @@ def _frames() -> list[StreamRow]:
         ),
         *_dates(),
         refused(
-            "a missing integer",
-            "declared%20frame/generate",
-            {"a": None},
-            "input 'a' is null: expected an integer for INT64; a data frame takes missing integers among JSON texts: "
-            'datatype "BYTES", parameters {"content_type": "pd_json", "pd_dtype": "Int64"}, data ["null", "7"]',
-        ),
-        refused(
             "more columns than a frame may have that is not declared",
             "frame/generate",
             dict.fromkeys(map(str, range(MANY)), 1),
@@ -353,19 +320,6 @@ def _frames() -> list[StreamRow]:
             "column 'b' has 1 rows, but 'a' has 2: expected as many in each",
         ),
         StreamRow("a column that is null", "frame/generate", {"a": None}, 200, flat("frame", y=["a object: [None]", "{}"])),
-        StreamRow(
-            "nulls among others",
-            "frame/generate",
-            {"a": [1, None], "b": ["x", None], "c": [None, True]},
-            200,
-            flat("frame", y=["a float64: [1.0, nan]", f"b {strings}: ['x', {missing}]", "c object: [None, True]", "{}"]),
-        ),
-        refused(
-            "nulls among several types",
-            "frame/generate",
-            {"a": [1, None, "x"]},
-            "input 'a' has elements of several types: expected strings, numbers, or true and false",
-        ),
         refused("a column that is an object", "frame/generate", {"a": {}}, "input 'a' is an object: expected a scalar or a list"),
         refused(
             "a column twice",

@@ -29,22 +29,18 @@ def test_an_array_comes_back_with_its_dtype_and_shape(ask: Asked, binary: bool) 
 
 
 @pytest.mark.parametrize("how", ["infer", "stream"])
-def test_values_of_an_input_that_is_declared_as_encoded_text_are_encoded(ask: Asked, how: str) -> None:
+def test_tensors_of_an_input_that_is_declared_as_encoded_text_are_encoded_already(ask: Asked, how: str) -> None:
+    """Lists are encoded: tests/table/values."""
+
     def ask_one(inputs: Any, **options: Any) -> Any:
         response = ask(how, "encoded", inputs, **options)
         return (response[0] if how == "stream" else response).as_("output_0", list[str])
 
-    values = {"base64": [b"abcd"], "pd_json": ["1", {"a": [None]}, "Bonn"]}
-    assert ask_one(values) == ["[b'abcd']", "['1', {'a': [None]}, 'Bonn']"]
-    assert ask_one({**values, "pd_json": "ab"}) == ["[b'abcd']", "['ab']"]
+    assert ask_one({"base64": [b"abcd"], "pd_json": "ab"}) == ["[b'abcd']", "['ab']"]
     encoded = [Tensor("base64", np.array([b"YWJjZA=="], object)), Tensor("pd_json", np.array([b"[1]"], object))]
     assert ask_one(encoded) == ["[b'abcd']", "[[1]]"]
-    for name, wrong, text in (
-        ("base64", ["abcd"], "element 0 is 'abcd': a bytes-like object is required"),
-        ("pd_json", [b"1"], "column 'pd_json', row 0 is b'1', which has no JSON form"),
-    ):
-        with pytest.raises(InferenceError, match=f"input '{name}': {text}"):
-            ask_one({name: wrong})
+    with pytest.raises(InferenceError, match="input 'base64': element 0 is 'abcd': a bytes-like object is required"):
+        ask_one({"base64": ["abcd"]})
     with pytest.raises(TypeError, match="vesion"):
         ask_one({}, vesion="1")
 
@@ -71,9 +67,6 @@ def test_values_of_python_go_out_as_codecs_write_them(ask: Asked, binary: bool) 
     assert response.as_("number", float) == 1.5
     assert response["tensor"].tolist() == [True]
     assert np.array_equal(response["missing"], [3, np.nan], equal_nan=True)
-    mend = 'for a missing value in a column of a data frame, write pandas.Series(["a", None])'
-    with pytest.raises(InferenceError, match=re.escape(f"data[1] is None: expected a string for BYTES; {mend}")):
-        ask("infer", "echo", {"x": ["a", None]})
 
 
 def test_requests_and_tensors_go_out_as_they_are(ask: Asked) -> None:

@@ -141,22 +141,6 @@ def test_tls_that_a_server_does_not_have(connect: Any) -> None:
                 ask()
 
 
-def test_a_column_of_objects_misses_nan_or_none_on_both_ways() -> None:
-    pd = pytest.importorskip("pandas")
-    from oip_asgi.codecs import PandasCodec
-    from oip_asgi.specs import specs_of
-
-    server, frames = InferenceServer(), {}
-    for missing in (np.nan, None):
-        frames[missing] = frame = pd.DataFrame({"city": ["Bonn", missing], "ok": [True, missing]}, dtype=object)
-        server.register(str(missing), lambda df: df, content_type="pd", inputs=specs_of(frame))
-    with blocking(server) as address, Client(f"grpc://{address}") as client:
-        for missing, frame in frames.items():
-            other = np.nan if missing is None else None
-            back = PandasCodec.decode_response(client.infer(str(missing), frame.where(frame.notna(), other)))
-            assert [type(each) for each in back.iloc[1]] == [type(missing)] * 2
-
-
 def test_a_client_has_a_channel_for_each_event_loop() -> None:
     server = InferenceServer()
     server.register("double", lambda x: x * 2)

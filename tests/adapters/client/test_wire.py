@@ -67,20 +67,14 @@ def test_a_binary_request_and_one_of_json() -> None:
 
 
 def test_whole_numbers_are_never_rounded() -> None:
+    """What is refused, as it would be: tests/table/values, and tests/core/serving/test_without_http.py for its text."""
     recorded = Recorded()
     recorded.client.infer("m", {"x": [2**63 + 1, 1]}, binary=False)
     assert recorded.requests[1].content == b'{"inputs":[{"name":"x","shape":[2],"datatype":"UINT64","data":[9223372036854775809,1]}]}'
     recorded.client.infer("m", {"x": [[2**63 + 1], [1]]}, binary=False)
     assert b'"shape":[2,1],"datatype":"UINT64","data":[9223372036854775809,1]' in recorded.requests[2].content
-    with pytest.raises(InferenceError, match="input 'x': no datatype holds all of its whole numbers"):
-        recorded.client.infer("m", {"x": [2**63 + 1, -1]})
-    for beside in (1.5, math.nan, None):
-        with pytest.raises(InferenceError, match="input 'x': 9007199254740993 would be rounded, as a fraction or a missing value"):
-            recorded.client.infer("m", {"x": [2**53 + 1, beside]})
     with pytest.raises(InferenceError, match=r"^input 'x': an array of Python objects"):
         recorded.client.infer("m", {"x": object()})
-    with pytest.raises(InferenceError, match=r"^input 'x': its lists have different lengths: expected as many elements in each$"):
-        recorded.client.infer("m", {"x": [[1, 2], [3]]})
     assert len(recorded.requests) == 3
 
 

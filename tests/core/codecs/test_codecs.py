@@ -75,14 +75,6 @@ def test_what_mlserver_wrote_is_read() -> None:
     assert_same(PandasCodec.decode_response(response), people[["First Name", "Weight"]])
 
 
-@pytest.mark.parametrize("name", ["str", "base64", "datetime"])
-def test_lists_are_read_from_two_dimensions_too(name: str) -> None:
-    vector = VECTORS[name]
-    [item] = vector.document["inputs"]
-    of_mlserver = {"inputs": [{**item, "shape": [*item["shape"], 1]}]}
-    assert vector.decode(received(of_mlserver)) == vector.value
-
-
 def test_a_bad_answer_of_another_server_is_not_the_clients_fault() -> None:
     tensor = Tensor("a", np.array([b"\xff"], object))
     response, column = InferenceResponse([tensor]), Tensor("a", tensor.array, {"content_type": "str"})

@@ -15,8 +15,7 @@ import pytest
 
 from oip_asgi import InferenceError, InferenceRequest, InferenceServer, Tensor, TensorSpec
 from oip_asgi.codecs import Base64Codec, DatetimeCodec, PandasCodec, StringCodec
-from tests.support.asking import ask, error, outputs
-from tests.support.ways import Answer
+from tests.support.asking import ask, outputs
 from tests.support.wire import received, sent, through_http
 from tests.table.codec_vectors import ABC, NOON, assert_same, column, tensor
 
@@ -468,24 +467,3 @@ def test_a_frame_of_declared_columns_is_the_same_in_any_order() -> None:
     seen[2].columns.name = "named"
     outputs(ask(server, "m", b=[1.0], limit=[0.0], a=[2.0]))
     assert seen[3].columns.name is None
-
-
-def test_a_declared_column_is_n_or_n_by_1() -> None:
-    server = InferenceServer()
-
-    @server.model("m", inputs=[TensorSpec("a", "FP64", [-1]), TensorSpec("b", "BYTES", [-1], "str"), TensorSpec("alone", "FP64", [-1])])
-    def m(df: pd.DataFrame, alone: Any) -> list[str]:
-        return [f"{row.a} {row.b}" for row in df.itertuples()]
-
-    def answered(a: Any, alone: Any = (1.0,)) -> Answer:
-        return ask(server, "m", a=a, b=np.array([["x"], ["y"]], object), alone=alone)
-
-    for a in (np.array([[1.0], [2.0]]), np.array([1.0, 2.0])):
-        assert outputs(answered(a)) == {"output_0": ["1.0 x", "2.0 y"]}
-    refused: list[tuple[Any, Any, str]] = [
-        ([[1.0, 2.0]], [1.0], "input 'a' has shape [1, 2]: expected [-1]"),
-        ([[1], [2]], [1.0], "input 'a' has datatype INT64: expected FP64; in pandas, frame.astype({'a': 'float64'}) makes it so"),
-        ([1.0, 2.0], [[1.0]], "input 'alone' has shape [1, 1]: expected [-1]"),
-    ]
-    for wrong, alone, text in refused:
-        assert error(answered(wrong, alone)) == (400, text)

@@ -430,7 +430,6 @@ FITTING: dict[str, Any] = {"counts": [[1]], "flags": [[True]], "shares": [[0.5]]
         *(("flags", [each]) for each in (["false"], [2], [1.0], [None])),
         *(("shares", [each]) for each in (["1.5"], [True])),
         *(("names", [each]) for each in ([1], [None])),
-        *(("share", [each, None]) for each in (True, "1.5")),
         ("counts", [[1], [1, 2]]),
     ],
 )

@@ -185,20 +185,6 @@ def stream(server: InferenceServer) -> None:
     responses.close()
 
 
-def test_responses_of_streams_are_in_the_statistics(server: InferenceServer) -> None:
-    stream(server)
-    [counts] = statistics(server, "/models/counts/stats")
-    names = ["compute_infer", "compute_output", "success", "fail", "empty_response", "cancel"]
-    found = counts["response_stats"]
-    assert {place: {name: each["count"] for name, each in stats.items()} for place, stats in found.items()} == {
-        "0": dict(zip(names, (2, 2, 2, 0, 0, 0), strict=True)),
-        "1": dict(zip(names, (1, 1, 1, 0, 0, 1), strict=True)),
-        "2": dict(zip(names, (1, 0, 0, 0, 1, 0), strict=True)),
-    }
-    first = {name: each["ns"] for name, each in found["0"].items()}
-    assert first["success"] == first["compute_infer"] + first["compute_output"] > 0
-
-
 CONFIG = {"platform": "python", "backend": "python", "version_policy": {"all": {}}, "max_batch_size": 0}
 
 

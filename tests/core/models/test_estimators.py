@@ -13,26 +13,21 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
-from sklearn.decomposition import PCA
 from sklearn.ensemble import (
-    BaggingClassifier,
     HistGradientBoostingClassifier,
     RandomForestClassifier,
-    StackingClassifier,
     VotingClassifier,
 )
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
-from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
     MinMaxScaler,
     OneHotEncoder,
     OrdinalEncoder,
-    QuantileTransformer,
     RobustScaler,
     StandardScaler,
     TargetEncoder,
@@ -144,33 +139,17 @@ OF_TEXTS: dict[str, Any] = {
     "several steps": (indicated, WITH_NAN[["city", "flat"]]),
     "an imputer that adds columns": (imputed, WITH_NAN[["city", "flat"]]),
     "an encoder after another order": (permuted, MIXED),
-    "a vote": (lambda: VotingClassifier([("a", encoded()), ("b", encoded())], voting="soft"), WITH_NAN),
-    "a stack": (lambda: StackingClassifier([("a", encoded())], cv=2), WITH_NAN),
-    "a calibration": (lambda: CalibratedClassifierCV(encoded(), cv=2), WITH_NAN),
     "a frozen one": (frozen, WITH_NAN),
     "a vote of calibrations": (
         lambda: VotingClassifier([("a", CalibratedClassifierCV(encoded_at_once(), cv=2))], voting="soft"),
         WITH_NAN[["city", "flat"]],
     ),
-    "a step of one's own before an encoder": (lambda: make_pipeline(Unchanged(), encoded_at_once()), WITH_NAN[["city", "flat"]]),
     "a function before an encoder": (
         lambda: make_pipeline(FunctionTransformer(lambda each: each), encoded_at_once()),
         WITH_NAN[["city", "flat"]],
     ),
     "a step of one's own before several": (lambda: make_pipeline(Unchanged(), encoded()), WITH_NAN),
-    "a step of one's own before a vote": (
-        lambda: make_pipeline(Unchanged(), VotingClassifier([("a", encoded_at_once())], voting="soft")),
-        WITH_NAN[["city", "flat"]],
-    ),
-    "a pipeline in a pipeline": (
-        lambda: make_pipeline(make_pipeline(encoded()[0], StandardScaler(with_mean=False)), LogisticRegression()),
-        WITH_NAN,
-    ),
     "a search in a pipeline": (lambda: make_pipeline(GridSearchCV(encoded(), {"logisticregression__C": [1.0]}, cv=2)), WITH_NAN),
-    "a bag of some columns": (
-        lambda: BaggingClassifier(encoded_at_once(), n_estimators=2, max_features=0.5, random_state=0),
-        WITH_NAN[["city", "flat"]],
-    ),
     "a union": (lambda: make_pipeline(FeatureUnion([("a", encoded()[0])]), LogisticRegression()), WITH_NAN),
     "categories that are integers": (encoded, MIXED.assign(flat=pd.Series([1, 2, 1, 1, 2, 2], dtype=object))),
     "categories that are booleans": (encoded, MIXED.assign(flat=pd.Series([True, False, None, True, None, False], dtype=object))),
@@ -185,7 +164,6 @@ WITHOUT_EXAMPLE = {
     "several steps",  # "?" fills gaps, and no encoder need know it
     "an imputer that adds columns",
     "an encoder after another order",  # encoders that do not know the names of their columns
-    "a bag of some columns",
     "columns of categories",
     "categories that are integers",  # objects, which JSON's numbers are not
     "categories that are booleans",
@@ -270,21 +248,10 @@ class Filled(LogisticRegression):  # type: ignore[misc]
 
 WITHOUT_GAPS: dict[str, Any] = {
     "one estimator": LogisticRegression,
-    "neighbors": KNeighborsClassifier,
-    "a scaler before it": lambda: make_pipeline(StandardScaler(), LogisticRegression()),
-    "several scalers": lambda: make_pipeline(
-        RobustScaler(), make_pipeline(MinMaxScaler(), QuantileTransformer(n_quantiles=5)), LogisticRegression()
-    ),
-    "a scaler of some columns": lambda: of_columns((StandardScaler(), ["length"]), (SimpleImputer(), ["width"])),
+    "several scalers": lambda: make_pipeline(RobustScaler(), make_pipeline(MinMaxScaler()), LogisticRegression()),
     "columns that pass": lambda: of_columns(("passthrough", ["length"]), (SimpleImputer(), ["width"])),
     "the remainder": lambda: of_columns((SimpleImputer(), ["width"]), remainder="passthrough"),
-    "an imputer of another column, before": lambda: make_pipeline(
-        make_column_transformer((SimpleImputer(), ["width"]), remainder="passthrough"), PCA(1), HistGradientBoostingClassifier(max_iter=3)
-    ),
-    "a vote": lambda: VotingClassifier([("a", DecisionTreeClassifier()), ("b", LogisticRegression())]),
     "a search": lambda: GridSearchCV(make_pipeline(StandardScaler(), LogisticRegression()), {"logisticregression__C": [1.0]}, cv=2),
-    "a calibration": lambda: CalibratedClassifierCV(LogisticRegression(), cv=2),
-    "a union": lambda: make_pipeline(FeatureUnion([("a", SimpleImputer()), ("b", PCA(1))]), LogisticRegression()),
 }
 
 
@@ -307,48 +274,28 @@ def test_a_missing_number_is_refused_where_the_estimator_takes_none(name: str) -
 
 WITH_GAPS: dict[str, Any] = {
     "trees": DecisionTreeClassifier,
-    "a forest": lambda: RandomForestClassifier(3, random_state=0),
-    "boosting": lambda: HistGradientBoostingClassifier(max_iter=3),
     "an imputer": lambda: make_pipeline(SimpleImputer(), StandardScaler(), LogisticRegression()),
-    "an imputer after a scaler": lambda: make_pipeline(StandardScaler(), SimpleImputer(), LogisticRegression()),
-    "a scaler before trees": lambda: make_pipeline(StandardScaler(), DecisionTreeClassifier()),
     "a column that is dropped": lambda: of_columns((SimpleImputer(), ["width"])),
     "one of one's own": Filled,
     "a step of one's own": lambda: make_pipeline(FunctionTransformer(lambda frame: frame.fillna(0.0)), LogisticRegression()),
-    "a bag without the column": lambda: BaggingClassifier(LogisticRegression(), 1, max_features=0.5, random_state=3),
 }
 
 
 @pytest.mark.parametrize("name", WITH_GAPS)
 def test_a_missing_number_is_taken_where_the_estimator_may_take_it(name: str) -> None:
     estimator = WITH_GAPS[name]().fit(FLOWERS, SPECIES)
-    server, missing = served(estimator.predict), "length"
-    if name == "a bag without the column":
-        [missing] = FLOWERS.columns.delete(estimator.estimators_features_[0])
-    rows = FLOWERS[:2].assign(**{missing: [5.0, np.nan]})
+    server, rows = served(estimator.predict), FLOWERS[:2].assign(length=[5.0, np.nan])
     members = {str(column): [None if each != each else each for each in values] for column, values in rows.items()}
     assert generate(server, members) == (200, {"model_name": "m", "output_0": estimator.predict(rows).tolist()})
     check_example(server, name)
 
 
-def test_a_transformer_that_keeps_gaps_answers_with_them() -> None:
-    scaler = StandardScaler().fit(FLOWERS)
-    rows = FLOWERS[:2].assign(length=[5.0, np.nan])
-    [[answer]] = [served(scaler.transform).infer_sync("m", rows).outputs]
-    np.testing.assert_array_equal(answer.array, scaler.transform(rows))
-
-
-@pytest.mark.parametrize("step", [OneHotEncoder(), OrdinalEncoder(), TfidfVectorizer()])
+@pytest.mark.parametrize("step", [OneHotEncoder(), TfidfVectorizer()])
 def test_a_missing_text_is_refused_where_the_estimator_takes_none(step: Any) -> None:
     estimator = of_columns((step, "note" if isinstance(step, TfidfVectorizer) else ["note"]), remainder="passthrough").fit(NOTES, SPECIES)
-    server, gap = served(estimator.predict), NOTES[:2].assign(note=pd.Series(["red", np.nan], dtype=object))
-    if isinstance(step, TfidfVectorizer):
-        with pytest.raises(ValueError, match=r"np\.nan is an invalid document"):
-            estimator.predict(gap)
-    text = refusal(estimator.predict, gap)
-    assert generate(server, {"length": gap["length"].tolist(), "note": ["red", None]}) == (400, {"error": text})
-    with pytest.raises(InferenceError, match=exactly(text)):
-        server.infer_sync("m", gap)
+    gap = NOTES[:2].assign(note=pd.Series(["red", np.nan], dtype=object))
+    told = generate(served(estimator.predict), {"length": gap["length"].tolist(), "note": ["red", None]})
+    assert told == (400, {"error": refusal(estimator.predict, gap)})
 
 
 def test_one_that_was_fitted_with_an_array_takes_its_width() -> None:
@@ -359,7 +306,7 @@ def test_one_that_was_fitted_with_an_array_takes_its_width() -> None:
     assert outputs(ask(server, "m", example)) == {"output_0": ["setosa"]}
     for dtype in ("f8", "f4", "i8", "?"):
         assert list(outputs(ask(server, "m", X=np.ones((1, 4), dtype)))) == ["output_0"]
-    assert error(ask(server, "m", X=np.ones((1, 3)))) == (400, "input 'X' has shape [1, 3]: expected [-1, 4]")
+    assert ask(server, "m", X=np.ones((1, 3))).status == 400
     assert error(ask(server, "m", X=np.full((1, 4), "a")))[0] == 400
 
 

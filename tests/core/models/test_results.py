@@ -172,8 +172,6 @@ def test_results_with_declared_outputs(value: Any, declared: list[TensorSpec], e
 @pytest.mark.parametrize(
     ("value", "declared", "message"),
     [
-        (None, [], "the model gave None: did you forget `return` or `yield x`?"),
-        ({"a": None}, [], "output 'a' is None"),
         ({5: np.ones(1)}, [], "an output is called 5: expected a string"),
         ({"\ud800": 1}, [], r"an output is called '\\ud800'"),
         (InferenceResponse([], {"p": [1]}), [], r"the response has the parameter 'p' = \[1\]: expected a str"),  # type: ignore[dict-item]

@@ -56,14 +56,11 @@ def test_each_key_is_an_input_of_a_model_that_takes_any_and_nothing_else() -> No
 
 
 def test_literals_are_elements_of_floating_data_as_in_infer() -> None:
+    """Others, in lists: tests/table/values."""
     cases: list[tuple[str, bytes, Any]] = [
-        ("declared", b'{"x": NaN}', None),
-        ("declared", b'{"x": [1, NaN, -Infinity, "Infinity", null]}', [1.0, None, "-Infinity", "Infinity", None]),
-        ("declared", b'{"parameters": {"x": [NaN]}}', None),
-        ("named", b'{"x": [1, NaN]}', [1.0, None]),
+        ("declared", b'{"parameters": {"x": [NaN, "-Infinity"]}}', [None, "-Infinity"]),
         ("named", b'{"x": [-Infinity, null]}', ["-Infinity", None]),
         ("named", b'{"x": Infinity}', "Infinity"),
-        ("named", b'{"x": "NaN"}', "NaN"),
     ]
     for model, body, expected in cases:
         status, answer = generate(model, body)
@@ -131,12 +128,6 @@ TOO_WIDE = "parameter 'a' is an integer of more than 64 bits"
 def test_what_is_wrong_with_a_flat_object(body: bytes, problem: str) -> None:
     status, answer = generate("named", body)
     assert (status, answer["error"][: len(problem)]) == (400, problem)
-
-
-def test_true_and_false_are_no_numbers() -> None:
-    for model, body in (("declared", b'{"x": [1, true]}'), ("declared", b'{"x": true}'), ("whole", b'{"n": [1, true]}')):
-        status, document = generate(model, body)
-        assert (status, "is true or false: expected " in document["error"]) == (400, True)
 
 
 def columns_as_they_come(**columns: pd.Series) -> int:
