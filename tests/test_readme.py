@@ -124,6 +124,7 @@ def test_the_snippet_of_the_client(run_snippet: Run) -> None:
     double = run_snippet("def double(url")["double"]
     with serving(run_snippet("def make_app")["make_app"]()) as port:
         assert double(f"http://127.0.0.1:{port}/v2", [1, 2]) == "[2. 4.]"
+        assert double(f"http://127.0.0.1:{port}/v2", ["a"]) == "input 'x': data[0] is 'a': expected a number or None for FP32"
         assert double(f"http://127.0.0.1:{port}/v3", [1, 2]) == "404: Not Found"
 
 
