@@ -357,6 +357,14 @@ def test_each_status_that_a_page_names_is_found_by_the_search_of_the_site() -> N
     assert other == ["# Another\n\nIn 2026.\n"]
 
 
+def test_the_site_names_the_path_of_what_it_does_not_have() -> None:
+    conf: dict[str, Any] = {}
+    exec((ROOT / "examples/guide/conf.py").read_text(), conf)
+    links = ("../kserve", "../../README.md", "/clone/tests/lab/bench/README.md")
+    paths = ["examples/kserve", "README.md", "tests/lab/bench/README.md"]
+    assert [conf["find_path"]("/clone/examples/guide", link) for link in links] == paths
+
+
 def test_the_readme_is_short() -> None:
     assert len(README.splitlines()) <= 180
 
