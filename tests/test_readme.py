@@ -124,6 +124,7 @@ def test_the_snippet_of_the_client(run_snippet: Run) -> None:
     double = run_snippet("def double(url")["double"]
     with serving(run_snippet("def make_app")["make_app"]()) as port:
         assert double(f"http://127.0.0.1:{port}/v2", [1, 2]) == "[2. 4.]"
+        assert double(f"http://127.0.0.1:{port}/v2", ["a"]) == "input 'x': data[0] is 'a': expected a number or None for FP32"
         assert double(f"http://127.0.0.1:{port}/v3", [1, 2]) == "404: Not Found"
 
 
@@ -354,6 +355,14 @@ def test_each_status_that_a_page_names_is_found_by_the_search_of_the_site() -> N
     conf["index_statuses"](None, "other", other)
     assert page[0] == "# A page\n\n```{index} 401, 504\n```\n\nIt is 504, or 401 at /v2.\n"
     assert other == ["# Another\n\nIn 2026.\n"]
+
+
+def test_the_site_names_the_path_of_what_it_does_not_have() -> None:
+    conf: dict[str, Any] = {}
+    exec((ROOT / "examples/guide/conf.py").read_text(), conf)
+    links = ("../kserve", "../../README.md", "/clone/tests/lab/bench/README.md")
+    paths = ["examples/kserve", "README.md", "tests/lab/bench/README.md"]
+    assert [conf["find_path"]("/clone/examples/guide", link) for link in links] == paths
 
 
 def test_the_readme_is_short() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from typing import Any
 
@@ -23,15 +24,21 @@ autodoc_member_order = "bysource"
 suppress_warnings = ["myst.xref_missing"]
 
 
-def name_file(app: Any, env: Any, node: Any, content: Any) -> Any:
-    """What stands for a link to a file or a folder of the repository that is no page: its name, as the site does not have it."""
-    return content
+def name_files(app: Any, document: Any) -> None:
+    """Write words and path for each link to a file or a folder of the repository that is no page, as the site does not have it."""
+    from docutils import nodes
+
+    for node in [*document.findall(lambda node: node.tagname in ("pending_xref", "reference"))]:
+        target = node.get("reftarget") or node.get("refid") or ""
+        if target.startswith(("../", "/")):
+            path = find_path(str(app.srcdir), target) + ".md" * (node.get("refdomain") == "doc")
+            words, code = node.astext(), nodes.literal(path, path)
+            node.replace_self([code] if path.endswith(words) else [nodes.Text(f"{words} ("), code, nodes.Text(")")])
 
 
-def name_folders(app: Any, document: Any, docname: str) -> None:
-    """The same for folders, which the parser takes for anchors of the page."""
-    for node in [*document.findall(lambda node: node.tagname == "reference" and node.get("refid", "").startswith("../"))]:
-        node.replace_self(node.children)
+def find_path(folder: str, target: str) -> str:
+    """The path in the repository of what a page in a folder links to."""
+    return posixpath.relpath(posixpath.join(folder, target), posixpath.join(folder, "../.."))
 
 
 def index_statuses(app: Any, docname: str, source: list[str]) -> None:
@@ -44,7 +51,6 @@ def index_statuses(app: Any, docname: str, source: list[str]) -> None:
 def setup(app: Any) -> None:
     from pygments.lexers.special import TextLexer
 
-    app.connect("missing-reference", name_file)
-    app.connect("doctree-resolved", name_folders)
+    app.connect("doctree-read", name_files)
     app.connect("source-read", index_statuses)
     app.add_lexer("haproxy", TextLexer)  # for which Pygments has none

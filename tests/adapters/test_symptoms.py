@@ -25,6 +25,8 @@ def make_server(**options: Any) -> InferenceServer:
     def iris(x: Any) -> Any:
         raise RuntimeError("a secret")
 
+    server.register("half", lambda x: x / 2, inputs=[TensorSpec("x", "FP32", [-1, 4])])
+
     @server.model("slow", timeout=0.05)
     async def slow() -> None:
         await asyncio.sleep(30)
@@ -57,6 +59,8 @@ async def ask_all() -> set[tuple[int, str]]:
     talks = [
         running,
         Talk(server, "iris", flat),
+        Talk(server, "half", ONE_ROW),
+        Talk(server, "iris", ONE_ROW.replace(b'"x"', b'"y"')),
         Talk(server, "iris", b""),
         Talk(guarded, "iris", ONE_ROW),
         Talk(server, path="/v2/v2/models/iris", app=app),
@@ -82,7 +86,7 @@ async def ask_all() -> set[tuple[int, str]]:
 def test_each_answer_and_each_line_of_the_log_is_a_real_one(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         answers = asyncio.run(ask_all())
-    assert len(ROWS) >= 14
+    assert len(ROWS) >= 16
     assert [row for row in ROWS if not any(status == int(row[0]) and row[1] in text for status, text in answers)] == []
     lines = [line for _, _, do in ROWS for line in re.findall(r"the log has `([^`]+)`", do)]
     assert len(lines) == 3

@@ -57,22 +57,30 @@ def models(monkeypatch: pytest.MonkeyPatch) -> None:
     module.__dict__.update(names_of('KEY = "s3cret"'))
 
 
-def check_first_answer(way: Way) -> None:
+def check_first_answer(way: Way, *, status_of_ready: int) -> None:
     request = Request("POST", PATH.removeprefix("/v2"), KEY, BODY.encode())
     assert way(request).body == b'{"model_name":"iris","outputs":[{"name":"output_0","shape":[1],"datatype":"INT64","data":[0]}]}'
     refused = way(replace(request, headers=()))
     assert (refused.status, json.loads(refused.body)) == (401, {"error": "send the header x-api-key"})
-    assert [way(Request("GET", f"/health/{path}")).status for path in ("live", "ready")] == [200, 200]
+    opened = [way(Request("GET", path)).status for path in ("/health/live", "/health/ready", "/models/iris/ready")]
+    assert opened == [200, 200, status_of_ready]
 
 
 @pytest.mark.usefixtures("models")
 def test_the_first_answers_of_asgi(monkeypatch: pytest.MonkeyPatch) -> None:
-    for names in (names_of("class KeyMiddleware"), names_of("Depends(check_header)")):
-        check_first_answer(over_asgi(names["app"], "/v2"))
+    for names, status_of_ready in ((names_of("class KeyMiddleware"), 401), (names_of("Depends(check_header)"), 200)):
+        check_first_answer(over_asgi(names["app"], "/v2"), status_of_ready=status_of_ready)
         app = ModuleType("app")
         monkeypatch.setitem(sys.modules, "app", app)
         app.__dict__["app"] = names["app"]
         names_of("TestClient(app, headers=")["test_iris"]()
+
+
+@pytest.mark.usefixtures("models")
+def test_fastapis_own_document_is_open_in_the_first_answer_and_an_option_leaves_it_out() -> None:
+    document = Request("GET", "/openapi.json")
+    assert over_asgi(names_of("Depends(check_header)")["app"], "")(document).status == 200
+    assert over_asgi(FastAPI(openapi_url=None), "")(document).status == 404
 
 
 def test_a_route_that_drains() -> None:
@@ -119,7 +127,7 @@ def test_what_an_observer_hears_of_is_there_after_the_yield_of_the_lifespan() ->
 
 @pytest.mark.usefixtures("models")
 def test_the_first_answer_of_flask() -> None:
-    check_first_answer(over_wsgi(names_of("from flask import Flask, abort")["app"], "/v2"))
+    check_first_answer(over_wsgi(names_of("from flask import Flask, abort")["app"], "/v2"), status_of_ready=200)
 
 
 @pytest.mark.usefixtures("models")
@@ -129,7 +137,7 @@ def test_the_first_answer_of_django(monkeypatch: pytest.MonkeyPatch) -> None:
     urls.__dict__.update(names_of("# shop/urls.py"))
     monkeypatch.setitem(sys.modules, "shop_urls", urls)
     with override_settings(ROOT_URLCONF="shop_urls", MIDDLEWARE=["shop_urls.check_key"]):
-        check_first_answer(over_wsgi(get_wsgi_application(), "/v2"))
+        check_first_answer(over_wsgi(get_wsgi_application(), "/v2"), status_of_ready=401)
 
 
 def test_the_adapter_of_the_guide() -> None:

@@ -7,12 +7,14 @@ import re
 import shlex
 import subprocess
 import sys
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from oip_asgi import InferenceServer
 from tests.support.processes import ROOT, Served, environment, get, post, serving
 
 TEXT = (ROOT / "examples/guide/docker.md").read_text()
@@ -55,7 +57,9 @@ def test_the_container_starts_is_probed_drains_and_ends(tmp_path: Path) -> None:
 def test_the_deployment_gives_its_container_the_time_and_the_folder_that_it_needs() -> None:
     [sleep] = re.findall(r"sleep (\d+)", CONTAINER["lifecycle"]["preStop"]["exec"]["command"][-1])
     words = json.loads(START)
-    assert SPEC["terminationGracePeriodSeconds"] > int(sleep) + int(words[words.index("--timeout-graceful-shutdown") + 1])
+    graceful = float(words[words.index("--timeout-graceful-shutdown") + 1])
+    shutdown_timeout = signature(InferenceServer).parameters["shutdown_timeout"].default
+    assert SPEC["terminationGracePeriodSeconds"] > float(sleep) + graceful + shutdown_timeout
     assert {CONTAINER[f"{name}Probe"]["httpGet"]["port"] for name in ("startup", "liveness", "readiness")} == {8000}
     assert f"EXPOSE {CONTAINER['ports'][0]['containerPort']}" in BLOCKS["dockerfile"]
     assert [mount["mountPath"] for mount in CONTAINER["volumeMounts"]] == ["/tmp"]

@@ -98,7 +98,7 @@ def _name(names: Sequence[str]) -> str:
 def _list_reasons() -> Iterator[str]:
     for reason, rows in BY_DESIGN.items():
         ways = dict.fromkeys(cell.way for row in rows for cell, _ in row.list_cells())
-        named = ", ".join(map(_WAYS.__getitem__, ways))
+        named = ", ".join(dict.fromkeys(map(_WAYS.__getitem__, ways)))
         yield f"- {reason}" if named in reason else f"- {named}: {reason}"
 
 
@@ -110,8 +110,8 @@ _WAYS: Final = {
     "Python": "Python",
     "Client": "`Client`",
     "score": "`score`",
-    "rows": "instances from Python",
-    "Client, rows": "instances by `Client`",
+    "rows": "instances",
+    "Client, rows": "instances",
 }
 
 

@@ -48,7 +48,7 @@ BY_DESIGN: Final[Mapping[str, Sequence[Rows]]] = {
         Rows("BYTES pd_json; column object of JSON", "NaN", "Python; Client", "{d} [{na}]"),
         Rows("BYTES pd_json; column object of JSON", "infinity", "Python; Client", "{d} ['Infinity']"),
     ],
-    "A text is how JSON writes NaN and bytes; Python has objects for them.": [
+    "The text 'NaN' among floats and base64 text among bytes are refused. Only JSON needs them: write `math.nan` and `bytes`.": [
         Rows(
             "FP64; FP16; FP32; FP64 [-1, 1]; list[float]; column float64; column float32; column Float64; column Float32"
             "; field float; field float | None",
@@ -116,7 +116,8 @@ BY_DESIGN: Final[Mapping[str, Sequence[Rows]]] = {
     "To metadata, `list[int]` is INT64, and a list becomes that. An array may be UINT64.": [
         Rows("list[int]", "edge", "generate; Python; Client; score", "400"),
     ],
-    "Metadata does not tell such a column from a plain tensor: write `inputs=specs_of(frame)`, or send a `pandas.Series`.": [
+    "Metadata does not say that a column of BYTES, or one that is not declared, is of a data frame. So `Client` refuses None there, except "
+    "among numbers, and for BYTES `score` makes an empty cell an empty text: write `inputs=specs_of(frame)`, or send a `pandas.Series`.": [
         Rows("column BYTES", "one missing; edge, one missing; all missing; a text of digits, one missing", "Client", "400"),
         Rows("column BYTES", "one missing", "score", "{d} ['a', '']"),
         Rows("column BYTES", "all missing", "score", "{d} ['', '']"),
