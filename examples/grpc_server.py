@@ -28,10 +28,12 @@ def make_app(server: InferenceServer, address: str, bound: Future[int]) -> FastA
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        options = [("grpc.max_receive_message_length", 128 * 2**20), ("grpc.so_reuseport", 0)]  # 0: a second process at the port fails
+        # 0: a second process at the port fails
+        options = [("grpc.max_receive_message_length", 128 * 2**20), ("grpc.so_reuseport", 0)]
         grpc_server = grpc.aio.server(options=options)
         add_to_server(server, grpc_server)
-        async with server.lifespan():  # around gRPC's, so that models stay loaded until its last call is answered
+        # around gRPC's, so that models stay loaded until its last call is answered
+        async with server.lifespan():
             bound.set_result(grpc_server.add_insecure_port(address))
             await grpc_server.start()
             yield

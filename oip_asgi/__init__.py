@@ -36,14 +36,17 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        """Import the WSGI side at its first use: werkzeug takes half as long as all the rest. Say where the names of other modules are."""
+        """Import the WSGI side at its first use: werkzeug takes half as long as all the rest. Say where the
+        names of other modules are."""
         if name in ("OIPWSGIApp", "OIPWSGIMiddleware"):
             from . import wsgi
 
             return getattr(wsgi, name)
         for module, names in _ELSEWHERE.items():
             if name in names:  # as an AttributeError, an import would not show its text
-                raise ImportError(f"{name} is not in oip_asgi itself: write from oip_asgi.{module} import {name}")
+                raise ImportError(
+                    f"{name} is not in oip_asgi itself: write from oip_asgi.{module} import {name}"
+                )
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -1,4 +1,5 @@
-"""`python -m oip_asgi TARGET`: serves a server, an application, a file with a model, or a folder of MLServer."""
+"""`python -m oip_asgi TARGET`: serves a server, an application, a file with a model, or a folder of
+MLServer."""
 
 from ._command import main as main
 

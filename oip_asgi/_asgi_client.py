@@ -1,5 +1,5 @@
-"""How a request of ASGI is read: its path below the mount, its body, the disconnect of its client; and what websockets are answered. Knows
-scopes and messages.
+"""How a request of ASGI is read: its path below the mount, its body, the disconnect of its client; and what
+websockets are answered. Knows scopes and messages.
 
 The applications for REST and for gRPC both stand on it.
 """
@@ -34,8 +34,9 @@ AnyASGIApp: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
 def find_path(scope: Scope) -> str:
     """Find the path below the mount.
 
-    Most hosts keep the mount's prefix in `path` and name it in `root_path`; some cut it off. If a proxy has cut off the application's own
-    root path, as FastAPI(root_path=...) expects, only the mount's part of `root_path` is in `path`.
+    Most hosts keep the mount's prefix in `path` and name it in `root_path`; some cut it off. If a proxy has
+    cut off the application's own root path, as FastAPI(root_path=...) expects, only the mount's part of
+    `root_path` is in `path`.
     """
     path: str = scope["path"]
     mount: str = scope.get("root_path", "").rstrip("/")
@@ -50,14 +51,16 @@ def find_path(scope: Scope) -> str:
 
 
 class Client(msgspec.Struct, eq=False):
-    """The client of one request: it sends its body, and then the message that it has gone. It may get its answer in pieces."""
+    """The client of one request: it sends its body, and then the message that it has gone. It may get its
+    answer in pieces."""
 
     scope: Scope
     receive: Receive
     send: Send
     runtime: Runtime
     first: Message | None = None  # which was received already
-    is_unread: bool = False  # whether its body is still to be read: until then, each message may be a part of it
+    # whether its body is still to be read: until then, each message may be a part of it
+    is_unread: bool = False
     has_begun: bool = False
     is_stuck: bool = False  # whether a piece is being sent, or was given up in the middle
 
@@ -72,7 +75,8 @@ class Client(msgspec.Struct, eq=False):
             else:
                 body.feed(chunk)
             if not message.get("more_body", False):
-                # servers tell a client that went in the middle: what is missing now, something of the application has read
+                # servers tell a client that went in the middle: what is missing now, something of the
+                # application has read
                 taken_by: TakenBy | None = message.get(TAKEN_BY)
                 return body.finish(cut_off=taken_by is not None, taken_by=taken_by or self._find_reader)
             message = await self.receive()
@@ -94,7 +98,9 @@ class Client(msgspec.Struct, eq=False):
         try:
             if not self.has_begun:
                 self.has_begun = True
-                await self.send({"type": "http.response.start", "status": head.status, "headers": [*head.headers]})
+                await self.send(
+                    {"type": "http.response.start", "status": head.status, "headers": [*head.headers]}
+                )
             if piece:
                 await self.send({"type": "http.response.body", "body": piece, "more_body": True})
         except OSError:  # how servers say it
@@ -108,13 +114,17 @@ class Client(msgspec.Struct, eq=False):
 
     async def send_events(self, events: Events, io: AsyncIO) -> None:
         """Send an answer in pieces, its head with the first."""
-        await send_pieces(io, self.runtime.here(), events.first or b"", events.items, partial(self._write, events))
+        await send_pieces(
+            io, self.runtime.here(), events.first or b"", events.items, partial(self._write, events)
+        )
         self.is_stuck = True  # what comes now is the end
         with suppress(OSError):
             await self.send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def answer_other(server: InferenceServer, scope: Scope, receive: Receive, send: Send, reason: str) -> None:
+async def answer_other(
+    server: InferenceServer, scope: Scope, receive: Receive, send: Send, reason: str
+) -> None:
     """Answer what is not HTTP: refuse a websocket for a reason, or start and stop the server."""
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1000, "reason": reason})
@@ -122,7 +132,9 @@ async def answer_other(server: InferenceServer, scope: Scope, receive: Receive, 
         await run_own_lifespan(server, receive, send)
 
 
-async def run_own_lifespan(server: InferenceServer, receive: Receive, send: Send, *, received: bool = False) -> None:
+async def run_own_lifespan(
+    server: InferenceServer, receive: Receive, send: Send, *, received: bool = False
+) -> None:
     if not received:
         await receive()
     async with server.lifespan():

@@ -1,8 +1,8 @@
-"""`python -m oip_asgi TARGET`: serves a server of a module, a folder of MLServer, or a file with one model, with uvicorn.
+"""`python -m oip_asgi TARGET`: serves a server of a module, a folder of MLServer, or a file with one model,
+with uvicorn.
 
-Targets, a key, the ports of gRPC and Prometheus, and what is printed are of this command. All else is uvicorn's: its options, its workers,
-its reload.
-It knows what users can import, and nothing knows it.
+Targets, a key, the ports of gRPC and Prometheus, and what is printed are of this command. All else is
+uvicorn's: its options, its workers, its reload. It knows what users can import, and nothing knows it.
 """
 
 from __future__ import annotations
@@ -37,13 +37,15 @@ from .specs import specs_of
 _HELP: Final = """\
 Serve models at /v2 with uvicorn.
 
-TARGET: module:server, an InferenceServer of yours; a folder of MLServer; or a file with one model: an estimator's .joblib or .pkl,
-an .onnx, or what save_model of LightGBM or XGBoost has written. To read a .joblib or .pkl is to run what is in it, with all your rights:
-name only files that you trust as you trust a program.
+TARGET: module:server, an InferenceServer of yours; a folder of MLServer; or a file with one model: an
+estimator's .joblib or .pkl, an .onnx, or what save_model of LightGBM or XGBoost has written. To read a
+.joblib or .pkl is to run what is in it, with all your rights: name only files that you trust as you trust a
+program.
 
 The first options are for this command; all others are uvicorn's."""
 _COMMAND: Final = "OIP_ASGI_COMMAND"
-"""The environment variable in which the processes of --reload and --workers find the options of this command, as JSON."""
+"""The environment variable in which the processes of --reload and --workers find the options of this command,
+as JSON."""
 _OURS: Final = ("target", "name", "api_key", "grpc", "metrics", "model_control")
 _PREFIX: Final = "/v2"
 _NEEDS: Final = {
@@ -73,12 +75,22 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m oip_a
             ["--api-key"],
             metavar="KEY",
             envvar="OIP_API_KEY",
-            help="the key that clients send as the header x-api-key, for all but health and the page; others on this machine see it in the "
-            "list of processes, but not if it is in the environment variable OIP_API_KEY",
+            help="the key that clients send as the header x-api-key, for all but health and the page; others "
+            "on this machine see it in the list of processes, but not if it is in the environment variable "
+            "OIP_API_KEY",
         ),
-        click.Option(["--grpc"], type=click.IntRange(0, 65535), metavar="PORT", help="serve gRPC there, by grpcio"),
-        click.Option(["--metrics"], type=click.IntRange(0, 65535), metavar="PORT", help="serve numbers for Prometheus there"),
-        click.Option(["--model-control"], is_flag=True, help="let clients load and unload models of a file or folder"),
+        click.Option(
+            ["--grpc"], type=click.IntRange(0, 65535), metavar="PORT", help="serve gRPC there, by grpcio"
+        ),
+        click.Option(
+            ["--metrics"],
+            type=click.IntRange(0, 65535),
+            metavar="PORT",
+            help="serve numbers for Prometheus there",
+        ),
+        click.Option(
+            ["--model-control"], is_flag=True, help="let clients load and unload models of a file or folder"
+        ),
         *(each for each in uvicorn.main.params if each.name not in ("app", "factory")),
     ]
     click.Command(
@@ -98,25 +110,40 @@ def _find_defaults(folder: Path) -> dict[str, Any]:
         settings = read_settings(folder)
     except ValueError as error:
         sys.exit(str(error))
-    return {"host": settings.host, "port": settings.http_port, "grpc": settings.grpc_port, "metrics": settings.metrics_port}
+    return {
+        "host": settings.host,
+        "port": settings.http_port,
+        "grpc": settings.grpc_port,
+        "metrics": settings.metrics_port,
+    }
 
 
 def _prepare(options: dict[str, Any]) -> dict[str, Any]:
     """Split the options: uvicorn's are returned, with an application of the others."""
-    reloads, has_port, path = options["reload"], options["uds"] is options["fd"] is None, Path(options["target"]).resolve()
+    reloads, has_port, path = (
+        options["reload"],
+        options["uds"] is options["fd"] is None,
+        Path(options["target"]).resolve(),
+    )
     has_workers = not reloads and int(options["workers"] or os.environ.get("WEB_CONCURRENCY", 1)) > 1
     _check_options(options, path, has_workers=has_workers)
     for key in ("port", "grpc", "metrics"):
         if options[key] is not None and (has_port or key != "port"):
             options[key] = _find_port(options["host"], options[key])
-    url = _to_url(options["host"], options["port"], "https" if options["ssl_certfile"] else "http") if has_port else "http://localhost"
-    command = {"host": options["host"], "url": url, "has_workers": has_workers} | {key: options.pop(key) for key in _OURS}
+    url = (
+        _to_url(options["host"], options["port"], "https" if options["ssl_certfile"] else "http")
+        if has_port
+        else "http://localhost"
+    )
+    command = {"host": options["host"], "url": url, "has_workers": has_workers} | {
+        key: options.pop(key) for key in _OURS
+    }
     sys.path.insert(0, options["app_dir"])
     # with workers, a mistake is said here once, and not by each of them again and again
     options["app"] = None if reloads else make_app(command)
     if reloads and path.exists() and not options["reload_dirs"]:
-        # an editor and joblib replace a file, so its folder is watched. uvicorn matches names from the right, and takes what "*" finds
-        # in the working directory for folders to watch
+        # an editor and joblib replace a file, so its folder is watched. uvicorn matches names from the right,
+        # and takes what "*" finds in the working directory for folders to watch
         names = [f"{path.name}{'/*' * depth}" for depth in ((1, 2, 3) if path.is_dir() else (0,))]
         options["reload_dirs"] = [str(path if path.is_dir() else path.parent)]
         options["reload_includes"] = [*options["reload_includes"], *names]
@@ -129,7 +156,10 @@ def _prepare(options: dict[str, Any]) -> dict[str, Any]:
 
 def _check_options(options: Mapping[str, Any], path: Path, *, has_workers: bool) -> None:
     """Refuse what has no effect on a target, and what needs a package that is missing."""
-    given, key = {name for name in _OURS if options[name] is not None and options[name] is not False}, options["api_key"]
+    given, key = (
+        {name for name in _OURS if options[name] is not None and options[name] is not False},
+        options["api_key"],
+    )
     needs = [
         (0 <= options["port"] <= 65535, f"port {options['port']}: expected 0 to 65535"),
         ("name" not in given or path.is_file(), "--name is for a file with one model"),
@@ -137,10 +167,14 @@ def _check_options(options: Mapping[str, Any], path: Path, *, has_workers: bool)
             "model_control" not in given or path.exists(),
             "--model-control is for a file or folder: write InferenceServer(model_control=True)",
         ),
-        (key is None or (key and key.isascii()), "--api-key has to be ASCII, as the value of a header, and not empty"),
+        (
+            key is None or (key and key.isascii()),
+            "--api-key has to be ASCII, as the value of a header, and not empty",
+        ),
         (
             not has_workers or given.isdisjoint({"grpc", "metrics"}),
-            "the ports of --grpc and --metrics are for one process, and cannot be shared by --workers: leave out one or the other",
+            "the ports of --grpc and --metrics are for one process, and cannot be shared by --workers: "
+            "leave out one or the other",
         ),
         *(
             (
@@ -156,16 +190,23 @@ def _check_options(options: Mapping[str, Any], path: Path, *, has_workers: bool)
 
 
 def _is_installed(module: str) -> bool:
-    return importlib.util.find_spec(module.partition(".")[0]) is not None and importlib.util.find_spec(module) is not None
+    return (
+        importlib.util.find_spec(module.partition(".")[0]) is not None
+        and importlib.util.find_spec(module) is not None
+    )
 
 
 def _find_port(host: str, port: int) -> int:
     """A free port for 0. A taken one is said before anything is loaded."""
     try:
-        with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        with socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+        ) as probe:
             return int(probe.getsockname()[1])
     except OSError as error:
-        sys.exit(re.sub(r"\[Errno -?\d+\] | \(while .*", "", f"port {port} of {host} cannot be opened: {error}"))
+        sys.exit(
+            re.sub(r"\[Errno -?\d+\] | \(while .*", "", f"port {port} of {host} cannot be opened: {error}")
+        )
 
 
 def _to_url(host: str, port: int, scheme: str = "http") -> str:
@@ -175,7 +216,8 @@ def _to_url(host: str, port: int, scheme: str = "http") -> str:
 
 
 def make_app(command: Mapping[str, Any] | None = None) -> Any:
-    """Find the target, and make its application, which prints what is served and opens the other ports when it starts.
+    """Find the target, and make its application, which prints what is served and opens the other ports when
+    it starts.
 
     In a process that uvicorn has started, the command is in the environment.
     """
@@ -187,7 +229,11 @@ def make_app(command: Mapping[str, Any] | None = None) -> Any:
     async def lifespan(_: object) -> AsyncIterator[None]:
         async with server.lifespan(), AsyncExitStack() as stack:
             lines = [*describe_models(server, command["url"], has_key=command["api_key"] is not None)]
-            lines += [await opens(server, command, stack) for name, opens in _PORTS.items() if command[name] is not None]
+            lines += [
+                await opens(server, command, stack)
+                for name, opens in _PORTS.items()
+                if command[name] is not None
+            ]
             if not command["has_workers"] or current_process().name == "SpawnProcess-1":
                 print(*lines, sep="\n", flush=True)  # noqa: T201
             yield
@@ -208,7 +254,10 @@ def _make_host(key: str | None, lifespan: Any) -> tuple[Any, dict[str, Any]]:
         if not secrets.compare_digest((sent or "").encode(), key.encode()):
             raise HTTPException(401, "send the header x-api-key")
 
-    return FastAPI(openapi_url=None, lifespan=lifespan), {"dependencies": [Depends(check_key)], "public": ["health", "docs"]}
+    return FastAPI(openapi_url=None, lifespan=lifespan), {
+        "dependencies": [Depends(check_key)],
+        "public": ["health", "docs"],
+    }
 
 
 async def _serve_metrics(server: InferenceServer, command: Mapping[str, Any], stack: AsyncExitStack) -> str:
@@ -238,12 +287,22 @@ async def _serve_grpc(server: InferenceServer, command: Mapping[str, Any], stack
     class KeyInterceptor(grpc.aio.ServerInterceptor):
         async def intercept_service(self, continuation: Any, call: Any) -> Any:
             sent = dict(call.invocation_metadata).get("x-api-key", "")
-            if key is None or call.method in HEALTH_METHODS or secrets.compare_digest(str(sent).encode(), key.encode()):
+            if (
+                key is None
+                or call.method in HEALTH_METHODS
+                or secrets.compare_digest(str(sent).encode(), key.encode())
+            ):
                 return await continuation(call)
             return grpc.unary_unary_rpc_method_handler(refuse)
 
-    options = {"max_receive_message_length": server.options.max_body_bytes or -1, "max_send_message_length": -1, "so_reuseport": 0}
-    grpc_server = grpc.aio.server(interceptors=[KeyInterceptor()], options=[(f"grpc.{name}", value) for name, value in options.items()])
+    options = {
+        "max_receive_message_length": server.options.max_body_bytes or -1,
+        "max_send_message_length": -1,
+        "so_reuseport": 0,
+    }
+    grpc_server = grpc.aio.server(
+        interceptors=[KeyInterceptor()], options=[(f"grpc.{name}", value) for name, value in options.items()]
+    )
     add_to_server(server, grpc_server)
     grpc_server.add_insecure_port(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
     await grpc_server.start()
@@ -258,7 +317,8 @@ _PORTS: Final[Mapping[str, Callable[..., Any]]] = {"grpc": _serve_grpc, "metrics
 
 
 def describe_models(server: InferenceServer, url: str, *, has_key: bool) -> Iterator[str]:
-    """Say what is known of each model, and where the page is; and a line for curl that works, for the first model that has one.
+    """Say what is known of each model, and where the page is; and a line for curl that works, for the first
+    model that has one.
 
     Args:
         server: The server, whose models are loaded.
@@ -272,10 +332,17 @@ def describe_models(server: InferenceServer, url: str, *, has_key: bool) -> Iter
             yield f"{label} is not ready: {model.reason or model.state}"
             continue
         takes, returns = (
-            ", ".join(f"{spec.name} {spec.datatype} {list(spec.shape)}" for spec in each) for each in (model.inputs, model.outputs)
+            ", ".join(f"{spec.name} {spec.datatype} {list(spec.shape)}" for spec in each)
+            for each in (model.inputs, model.outputs)
         )
-        yield f"{label}: takes {takes or 'inputs that it does not declare'}; returns {returns or 'outputs that it does not declare'}"
-        curl = curl or _write_curl(paths, f"{_PREFIX}/models/{quote(model.name, safe='')}", url, has_key=has_key)
+        takes, returns = (
+            takes or "inputs that it does not declare",
+            returns or "outputs that it does not declare",
+        )
+        yield f"{label}: takes {takes}; returns {returns}"
+        curl = curl or _write_curl(
+            paths, f"{_PREFIX}/models/{quote(model.name, safe='')}", url, has_key=has_key
+        )
     if server.options.docs:
         yield f"page: {url}{_PREFIX}/docs"
     if curl:
@@ -289,19 +356,24 @@ def _write_curl(paths: Mapping[str, Any], path: str, url: str, *, has_key: bool)
         example = body.get("content", {}).get("application/json", {}).get("example")
         if example is not None:
             option += '-H "x-api-key: $KEY" ' if has_key else ""
-            return f"curl {option}{shlex.quote(f'{url}{path}/{action}')} -d {shlex.quote(json.dumps(example))}"
+            return (
+                f"curl {option}{shlex.quote(f'{url}{path}/{action}')} -d {shlex.quote(json.dumps(example))}"
+            )
     return ""
 
 
 # Targets
 
-_FILES: Final = "an estimator's .joblib or .pkl, an .onnx, or what save_model of LightGBM or XGBoost has written"
+_FILES: Final = (
+    "an estimator's .joblib or .pkl, an .onnx, or what save_model of LightGBM or XGBoost has written"
+)
 
 _OTHERS: Final = {
     ".py": "for a server, write module:name, such as app:server",
     **dict.fromkeys(
         (".pt", ".pth", ".keras", ".h5", ".safetensors"),
-        "the command has no library that runs this: export it to ONNX, or load it in a module, and register a function with "
+        "the command has no library that runs this: export it to ONNX, or load it in a module, and register "
+        "a function with "
         "server.register",
     ),
 }
@@ -334,7 +406,11 @@ def _serve_folder(folder: Path, *, model_control: bool) -> InferenceServer:
     server = InferenceServer(settings.server_name, settings.server_version, model_control=model_control)
     register_models(server, folder, settings, opens=("grpc_port", "metrics_port"))
     files = sorted(file for file in folder.rglob("*.py") if file.is_file())
-    old = [str(file) for file in files if re.search(rb"^\s*(from|import) mlserver", file.read_bytes(), re.MULTILINE)]
+    old = [
+        str(file)
+        for file in files
+        if re.search(rb"^\s*(from|import) mlserver", file.read_bytes(), re.MULTILINE)
+    ]
     if old:
         print(f"These files import mlserver. Change their import lines:\n{SED} {' '.join(old)}", flush=True)  # noqa: T201
     return server
@@ -344,7 +420,10 @@ def _import_server(named: str) -> InferenceServer:
     from uvicorn.importer import ImportFromStringError, import_from_string
 
     if ":" not in named:
-        sys.exit(f"{named}: there is no such file or folder: expected module:server, a folder of MLServer, or a file: {_FILES}")
+        sys.exit(
+            f"{named}: there is no such file or folder: expected module:server, a folder of MLServer, or a "
+            f"file: {_FILES}"
+        )
     try:
         server = import_from_string(named)
     except ImportFromStringError as error:
@@ -352,7 +431,10 @@ def _import_server(named: str) -> InferenceServer:
     except TypeError as error:  # of the module: of a TypeError, uvicorn would not show where it was raised
         raise RuntimeError(f"{named} cannot be imported") from error
     if not isinstance(server, InferenceServer):
-        sys.exit(f"{named} has the type {type(server).__name__}: expected an InferenceServer; for an ASGI application, run uvicorn {named}")
+        sys.exit(
+            f"{named} has the type {type(server).__name__}: expected an InferenceServer; for an ASGI "
+            f"application, run uvicorn {named}"
+        )
     return server
 
 
@@ -360,20 +442,27 @@ def read_model_file(file: Path) -> dict[str, Any]:
     """Read a file. Returns what `register` takes.
 
     Raises:
-        ValueError: It holds no model, or cannot be read, as when its library is not installed; the text says what was expected.
+        ValueError: It holds no model, or cannot be read, as when its library is not installed; the text says
+            what was expected.
     """
     with file.open("rb") as opened:
         beginning = opened.read(64)
     suffix = file.suffix.lower()
-    read = _BY_SUFFIX.get(suffix) or next((each for mark, each in _BY_BEGINNING.items() if mark in beginning), None)
+    read = _BY_SUFFIX.get(suffix) or next(
+        (each for mark, each in _BY_BEGINNING.items() if mark in beginning), None
+    )
     if read is None:
         raise ValueError(f"{_OTHERS.get(suffix, 'this is no file of a model')}: expected {_FILES}")
     try:
         model = read(str(file))
-    except Exception as error:  # whatever a library says of a file that it cannot read, and joblib checks nothing
+    except (
+        Exception
+    ) as error:  # whatever a library says of a file that it cannot read, and joblib checks nothing
         raise ValueError(
-            f"it cannot be read ({type(error).__name__}: {error}): expected a whole file, and here the libraries, classes and functions "
-            "with which it was written, in their versions: install them, or start this where they can be imported"
+            f"it cannot be read ({type(error).__name__}: {error}): expected a whole file, and here the "
+            "libraries, classes and functions "
+            "with which it was written, in their versions: install them, or start this where they can be "
+            "imported"
         ) from error
     return _describe_session(model) if hasattr(model, "get_inputs") else _describe_estimator(model)
 
@@ -381,7 +470,9 @@ def read_model_file(file: Path) -> dict[str, Any]:
 def _describe_estimator(estimator: Any) -> dict[str, Any]:
     """All that an estimator says of rows, as outputs with the names that they have at MLServer."""
     if not hasattr(estimator, "predict"):
-        raise ValueError(f"it holds a value of the type {type(estimator).__name__}: expected an estimator with predict")
+        raise ValueError(
+            f"it holds a value of the type {type(estimator).__name__}: expected an estimator with predict"
+        )
     outputs, classes = list[TensorSpec](), getattr(estimator, "classes_", None)
     if isinstance(classes, np.ndarray) and hasattr(estimator, "predict_proba"):
         outputs = [
@@ -393,7 +484,11 @@ def _describe_estimator(estimator: Any) -> dict[str, Any]:
         return {name: getattr(self, name)(X) for name in [spec.name for spec in outputs] or ["predict"]}
 
     # a method of the estimator's own: what it declares is known as of its other methods
-    return {"function": MethodType(predict, estimator), "platform": type(estimator).__module__.partition(".")[0], "outputs": outputs}
+    return {
+        "function": MethodType(predict, estimator),
+        "platform": type(estimator).__module__.partition(".")[0],
+        "outputs": outputs,
+    }
 
 
 def _describe_session(session: Any) -> dict[str, Any]:
@@ -403,16 +498,23 @@ def _describe_session(session: Any) -> dict[str, Any]:
 
     def predict(**inputs: Any) -> dict[str, Any]:
         for name, array in inputs.items():
-            if array.dtype.hasobject:  # its elements are `bytes`, of which ONNX Runtime would silently take the text b'...'
-                inputs[name] = np.reshape(np.array(StringCodec.decode_input(Tensor(name, array.ravel())), object), array.shape)
+            # its elements are `bytes`, of which ONNX Runtime would silently take the text b'...'
+            if array.dtype.hasobject:
+                inputs[name] = np.reshape(
+                    np.array(StringCodec.decode_input(Tensor(name, array.ravel())), object), array.shape
+                )
         return dict(zip(names, session.run(names, inputs), strict=True))
 
     return {"function": predict, "platform": "onnxruntime_onnx", "inputs": inputs, "outputs": outputs}
 
 
 _BY_SUFFIX: Final[Mapping[str, Callable[[str], Any]]] = {
-    **dict.fromkeys((".joblib", ".pkl", ".pickle"), lambda file: importlib.import_module("joblib").load(file)),
-    ".onnx": lambda file: (ort := importlib.import_module("onnxruntime")).InferenceSession(file, providers=ort.get_available_providers()),
+    **dict.fromkeys(
+        (".joblib", ".pkl", ".pickle"), lambda file: importlib.import_module("joblib").load(file)
+    ),
+    ".onnx": lambda file: (ort := importlib.import_module("onnxruntime")).InferenceSession(
+        file, providers=ort.get_available_providers()
+    ),
 }
 """How a file is read. A pickle runs what it says, so it is read only if the file is called one."""
 

@@ -1,5 +1,5 @@
-"""Adds methods such as `to_http` to the classes of requests and responses: `_protocol`, which has them, knows no wire formats
-or codecs.
+"""Adds methods such as `to_http` to the classes of requests and responses: `_protocol`, which has them, knows
+no wire formats or codecs.
 """
 
 from __future__ import annotations

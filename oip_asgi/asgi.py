@@ -1,4 +1,5 @@
-"""The adapters for ASGI: an application to mount, and a middleware. They translate messages, and decide only what ASGI forces them to.
+"""The adapters for ASGI: an application to mount, and a middleware. They translate messages, and decide only
+what ASGI forces them to.
 
 Knows scopes and messages; the answers come from the core.
 """
@@ -25,10 +26,26 @@ from ._hosts.middleware import (
     find_dependencies_around,
     iterate_applications,
 )
-from ._hosts.routes import ANY_PATH, HostRoute, add_routes, check_own_routes, check_reachable, make_prefix_cutter, move_to_end
+from ._hosts.routes import (
+    ANY_PATH,
+    HostRoute,
+    add_routes,
+    check_own_routes,
+    check_reachable,
+    make_prefix_cutter,
+    move_to_end,
+)
 from ._http.events import Events
 from ._http.exchange import exchange, list_templates
-from ._http.messages import CLIENT_GONE, Head, Response, encode_path, path_under, prefix_of, respond_unknown_path
+from ._http.messages import (
+    CLIENT_GONE,
+    Head,
+    Response,
+    encode_path,
+    path_under,
+    prefix_of,
+    respond_unknown_path,
+)
 from ._http.public import HEALTH_METHODS, match_public
 from ._io import ClientGone
 from ._protocol.errors import show
@@ -47,11 +64,13 @@ if TYPE_CHECKING:
 class OIPApp:
     """An ASGI application that speaks the Open Inference Protocol, to be mounted in another one.
 
-    `app.mount("/v2", OIPApp(server))` serves everything but a bare `/v2`, which Starlette itself redirects; `install` serves that too.
+    `app.mount("/v2", OIPApp(server))` serves everything but a bare `/v2`, which Starlette itself redirects;
+    `install` serves that too.
 
     Args:
         server: The server whose models it serves.
-        path: Where it answers, such as "/v2", if nothing mounts it: `uvicorn app:oip_app` is a server then. Leave it out for a mount.
+        path: Where it answers, such as "/v2", if nothing mounts it: `uvicorn app:oip_app` is a server then.
+            Leave it out for a mount.
 
     Raises:
         TypeError: `server` is no `InferenceServer`.
@@ -63,7 +82,9 @@ class OIPApp:
     """
 
     def __init__(self, server: InferenceServer, *, path: str = "/") -> None:
-        check_server(server, "OIPApp", 'OIPApp(server).install(app, "/v2"), or app.mount("/v2", OIPApp(server))')
+        check_server(
+            server, "OIPApp", 'OIPApp(server).install(app, "/v2"), or app.mount("/v2", OIPApp(server))'
+        )
         self._server = server
         self._prefix = prefix_of(path)
         self._mount = partial(_find_mount, self._prefix)
@@ -74,8 +95,10 @@ class OIPApp:
         self._host = host
         if find_dependencies_around(host, self):
             logger.warning(
-                "FastAPI runs no dependencies before what is mounted, so those of the application or router do not protect OIPApp: "
-                'write OIPApp(server).install(app, "/v2"), to which the application\'s apply, and which takes dependencies=[Depends(...)]'
+                "FastAPI runs no dependencies before what is mounted, so those of the application or router "
+                "do not protect OIPApp: "
+                'write OIPApp(server).install(app, "/v2"), to which the application\'s apply, and which '
+                "takes dependencies=[Depends(...)]"
             )
 
     async def _refuse_path(self, path: str, scope: Scope, send: Send) -> None:
@@ -86,7 +109,8 @@ class OIPApp:
         await send({"type": "http.response.body", "body": b"".join(response.parts), "more_body": False})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, path: str | None = None) -> None:
-        """Answer a request. Who knows its `path` below the mount already, such as "/health/live", says it; "" is the mount itself."""
+        """Answer a request. Who knows its `path` below the mount already, such as "/health/live", says it; ""
+        is the mount itself."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":  # nothing mounts it
                 _log_page(self._server, self._prefix)
@@ -109,9 +133,15 @@ class OIPApp:
         body = first = None
         if 0 < head.short_length <= engine.short_body:
             first = await receive()
-            if first["type"] == "http.request" and len(first.get("body", b"")) == head.short_length and not first.get("more_body", False):
+            if (
+                first["type"] == "http.request"
+                and len(first.get("body", b"")) == head.short_length
+                and not first.get("more_body", False)
+            ):
                 body = first["body"]
-        may_have_body = body is None and (head.method == "POST" or b"content-length" in head.fields or b"transfer-encoding" in head.fields)
+        may_have_body = body is None and (
+            head.method == "POST" or b"content-length" in head.fields or b"transfer-encoding" in head.fields
+        )
         client = Client(scope, receive, send, runtime, first, may_have_body)
         io = AsyncIO(runtime, client.read, client.is_gone, push=client.push)
         try:
@@ -133,7 +163,10 @@ class OIPApp:
             await send({"type": "http.response.body", "body": part, "more_body": more})
 
     # a server of WSGI passes two arguments, and what Python says of the third begins with this name
-    __call__.__qualname__ = "OIPApp is an ASGI application, and a WSGI server or application called it: write OIPWSGIApp(server). __call__"
+    __call__.__qualname__ = (
+        "OIPApp is an ASGI application, and a WSGI server or application called it: write "
+        "OIPWSGIApp(server). __call__"
+    )
 
     def install(
         self,
@@ -147,38 +180,48 @@ class OIPApp:
     ) -> None:
         """Serve the protocol at `path` of a Starlette or FastAPI application, the bare path included.
 
-        The models load when the application's own lifespan has started, and end before it does. The dependencies of a FastAPI
-        application, `FastAPI(dependencies=[Depends(check_key)])`, run before the protocol's paths too. The `HTTPException`
-        of a dependency is answered with its status, its headers, and its text as `{"error": text}`. The OpenAPI documents have the
-        security of the dependencies, such as `Security(APIKeyHeader(name="x-api-key"))`.
+        The models load when the application's own lifespan has started, and end before it does. The
+        dependencies of a FastAPI application, `FastAPI(dependencies=[Depends(check_key)])`, run before the
+        protocol's paths too. The `HTTPException` of a dependency is answered with its status, its headers,
+        and its text as `{"error": text}`. The OpenAPI documents have the security of the dependencies, such
+        as `Security(APIKeyHeader(name="x-api-key"))`.
 
         Args:
-            app: The application. There is a new route for each endpoint, such as "/v2/models/{name}/infer", and one for all else under the
-                path. They come after its own, and its lifespan starts and ends the server too. Its middleware stays as it is; with `grpc`,
-                one more is put around it, which passes trailers on.
+            app: The application. There is a new route for each endpoint, such as "/v2/models/{name}/infer",
+                and one for all else under the path. They come after its own, and its lifespan starts and ends
+                the server too. Its middleware stays as it is; with `grpc`, one more is put around it, which
+                passes trailers on.
             path: Where to, such as "/v2".
             grpc: Whether gRPC and gRPC-Web are served too, at the paths of their services, such as
-                "/inference.GRPCInferenceService/ModelInfer". It needs the extra `[grpc-asgi]`, and a server with HTTP/2 trailers for gRPC.
+                "/inference.GRPCInferenceService/ModelInfer". It needs the extra `[grpc-asgi]`, and a server
+                with HTTP/2 trailers for gRPC.
             dependencies: More of FastAPI's dependencies, for the protocol only: `[Depends(check_key)]`.
-            public: What no dependency runs before, also none of the application. "health" is live, ready, and each model's ready, over
-                gRPC too. "docs" is the page at `/docs` with its files, and `/openapi.json`. Middleware still runs before them.
-            openapi: Whether FastAPI's own document, and so its `/docs`, has the paths of the models too. It has not if the server has
-                `docs=False` or `authorize=`, or the application's OpenAPI has version 3.0.
+            public: What no dependency runs before, also none of the application. "health" is live, ready, and
+                each model's ready, over gRPC too. "docs" is the page at `/docs` with its files, and
+                `/openapi.json`. Middleware still runs before them.
+            openapi: Whether FastAPI's own document, and so its `/docs`, has the paths of the models too. It
+                has not if the server has `docs=False` or `authorize=`, or the application's OpenAPI has
+                version 3.0.
 
         Raises:
-            TypeError: `app` is no application of Starlette or FastAPI; the text says what to write for others.
-            ValueError: The path does not begin with a slash, an earlier route answers everything under it or a service of gRPC,
-                `public` has an unknown word, or this `OIPApp` has a `path` of its own.
+            TypeError: `app` is no application of Starlette or FastAPI; the text says what to write for
+                others.
+            ValueError: The path does not begin with a slash, an earlier route answers everything under it or
+                a service of gRPC, `public` has an unknown word, or this `OIPApp` has a `path` of its own.
             ImportError: `grpc` is asked for, and protobuf is not installed.
 
         Example:
             >>> def check_key(key=Security(APIKeyHeader(name="x-api-key"))): ...
             >>> app = FastAPI()
-            >>> OIPApp(InferenceServer()).install(app, "/v2", dependencies=[Depends(check_key)], public=["health"])
+            >>> dependencies = [Depends(check_key)]
+            >>> OIPApp(InferenceServer()).install(app, "/v2", dependencies=dependencies, public=["health"])
         """
         check_installs_in(app)
         if self._prefix:
-            raise ValueError(f'path= is for an OIPApp that nothing mounts: write OIPApp(server).install(app, "{self._prefix}")')
+            raise ValueError(
+                "path= is for an OIPApp that nothing mounts: write OIPApp(server).install(app, "
+                f'"{self._prefix}")'
+            )
         check_dependencies(dependencies)
         if (dependencies or public) and not is_framework(app, "fastapi", "FastAPI"):
             option = "dependencies" if dependencies else "public"
@@ -264,17 +307,26 @@ def _list_routes(app: OIPApp, prefix: str, open_paths: str | None) -> list[HostR
         path: str = find_path(scope) if scope.get("root_path") else scope["path"]
         rest, root = cut(path), scope.get("root_path", "")
         # the scope that a mount would give
-        mounted = {**scope, "app_root_path": scope.get("app_root_path", root), "root_path": root + path.removesuffix(rest)}
+        mounted = {
+            **scope,
+            "app_root_path": scope.get("app_root_path", root),
+            "root_path": root + path.removesuffix(rest),
+        }
         return app(mounted, receive, send, rest)
 
     def is_open(scope: Scope) -> object:
         raw_path: bytes | None = scope.get("raw_path")
-        return matches(encode_path(cut(find_path(scope)), None if raw_path is None else raw_path.decode("latin-1")))
+        return matches(
+            encode_path(cut(find_path(scope)), None if raw_path is None else raw_path.decode("latin-1"))
+        )
 
     matches = re.compile(f"/{open_paths}").fullmatch
-    templates = [(f"{prefix}{path}" or "/", name) for path, name in list_templates(app._server._inside.engine, prefix)]
+    templates = [
+        (f"{prefix}{path}" or "/", name) for path, name in list_templates(app._server._inside.engine, prefix)
+    ]
     return [
-        HostRoute(path, name, serve, None if open_paths is None else is_open) for path, name in [*templates, (prefix + ANY_PATH, "other")]
+        HostRoute(path, name, serve, None if open_paths is None else is_open)
+        for path, name in [*templates, (prefix + ANY_PATH, "other")]
     ]
 
 
@@ -284,7 +336,12 @@ def _list_grpc_routes(app: OIPGRPCApp, is_health_open: bool) -> list[HostRoute]:
 
     paths = [*app.methods, *(f"{path}{end}" for path in app.paths for end in ("", ANY_PATH))]
     return [
-        HostRoute(path, path[path.rfind("/") + 1 :] if path in app.methods else "other", app, is_open if is_health_open else None)
+        HostRoute(
+            path,
+            path[path.rfind("/") + 1 :] if path in app.methods else "other",
+            app,
+            is_open if is_health_open else None,
+        )
         for path in paths
     ]
 
@@ -302,7 +359,8 @@ def _carry_trailers(app: Starlette) -> None:
 class OIPMiddleware:
     """Serves the protocol at a path of any ASGI application, and passes everything else to that application.
 
-    The models load with the application's lifespan; for applications that have none, the middleware answers it.
+    The models load with the application's lifespan; for applications that have none, the middleware answers
+    it.
 
     Args:
         app: The application around which it is put.
@@ -311,8 +369,10 @@ class OIPMiddleware:
         grpc: As in `OIPApp.install`.
 
     Raises:
-        TypeError: `app` is no ASGI application, or `server` no `InferenceServer`, such as if they are swapped.
-        ValueError: The path does not begin with a slash, or it is put around a FastAPI application with dependencies.
+        TypeError: `app` is no ASGI application, or `server` no `InferenceServer`, such as if they are
+            swapped.
+        ValueError: The path does not begin with a slash, or it is put around a FastAPI application with
+            dependencies.
         ImportError: `grpc` is asked for, and protobuf is not installed.
 
     Example:
@@ -320,13 +380,16 @@ class OIPMiddleware:
         >>> app = OIPMiddleware(application, InferenceServer(), "/v2")
     """
 
-    def __init__(self, app: AnyASGIApp, server: InferenceServer, path: str = "/v2", *, grpc: bool = False) -> None:
+    def __init__(
+        self, app: AnyASGIApp, server: InferenceServer, path: str = "/v2", *, grpc: bool = False
+    ) -> None:
         self._server = server
         check_asgi(app, "OIPMiddleware(app, server), the application first")
         check_server(server, "OIPMiddleware", "OIPMiddleware(app, server), the application first")
         if any(map(find_dependencies, iterate_applications(app))):
             raise ValueError(
-                "OIPMiddleware answers before the dependencies of the FastAPI application run, so they would not protect the protocol: "
+                "OIPMiddleware answers before the dependencies of the FastAPI application run, so they "
+                "would not protect the protocol: "
                 f'write OIPApp(server).install(app, "{path}"), to which they apply'
             )
         self._app = OIPApp(server, path=path)
@@ -355,7 +418,9 @@ class OIPMiddleware:
             if rest is not None:
                 await self._app(scope, receive, send, rest)
                 return
-            if grpc_app is not None and any(path_under(path, service) is not None for service in grpc_app.paths):
+            if grpc_app is not None and any(
+                path_under(path, service) is not None for service in grpc_app.paths
+            ):
                 await grpc_app(scope, receive, send)
                 return
         await self._host(scope, receive, send)
@@ -382,8 +447,11 @@ def _find_mount(prefix: str, head: Head) -> str:
     return in_front if in_front != path and in_front.startswith(named) else named
 
 
-async def _run_shared_lifespan(host: AnyASGIApp, server: InferenceServer, scope: Scope, receive: Receive, send: Send) -> None:
-    """Run the host's lifespan with the server's inside: start the server after the host, and stop it before the host has ended."""
+async def _run_shared_lifespan(
+    host: AnyASGIApp, server: InferenceServer, scope: Scope, receive: Receive, send: Send
+) -> None:
+    """Run the host's lifespan with the server's inside: start the server after the host, and stop it before
+    the host has ended."""
     answered = received = False
     async with AsyncExitStack() as stack:
 

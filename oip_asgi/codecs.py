@@ -1,10 +1,12 @@
-"""Codecs for models and clients: Python values to tensors, requests and responses, and back. The names and methods are MLServer's.
+"""Codecs for models and clients: Python values to tensors, requests and responses, and back. The names and
+methods are MLServer's.
 
 `PandasCodec.encode_request(frame).to_http()` gives headers and body for any HTTP client.
 
-A codec of your own is a subclass of `InputCodec` or `RequestCodec`, given to `InferenceServer(codecs=[...])`. What it finds wrong with a
-client's bytes it raises as ValueError, or as `InferenceError` with a status of its own: the client reads the text. Anything else that it
-raises counts as a mistake in it: it is logged with its traceback and answered 500 without its text.
+A codec of your own is a subclass of `InputCodec` or `RequestCodec`, given to `InferenceServer(codecs=[...])`.
+What it finds wrong with a client's bytes it raises as ValueError, or as `InferenceError` with a status of its
+own: the client reads the text. Anything else that it raises counts as a mistake in it: it is logged with its
+traceback and answered 500 without its text.
 
 Specification: Content Types (and Codecs).
 """

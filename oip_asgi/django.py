@@ -1,6 +1,7 @@
 """The adapter for Django: URL patterns, so that the project's middleware, its users and sessions apply.
 
-Knows Django's requests and responses, under WSGI and under ASGI; the answers come from the core, through `wsgi`.
+Knows Django's requests and responses, under WSGI and under ASGI; the answers come from the core, through
+`wsgi`.
 """
 
 from __future__ import annotations
@@ -70,24 +71,26 @@ _BELOW_SLASH: Final = rf"\A(?P<path>(?:{'|'.join(FIRST_SEGMENTS)})(?:/[\s\S]*)?)
 def urls(server: InferenceServer, *, public: Sequence[str] = ()) -> list[URLPattern]:
     """URL patterns that serve the protocol: `path("v2", include(urls(server)))`, without a slash after `v2`.
 
-    With a slash, `path("v2/", ...)`, all of the protocol's paths below it work too; only `/v2` itself is redirected by Django, which some
-    clients do not follow, and `manage.py check` says so. The patterns need a prefix: at the root of a project, `OIPMiddleware` or
-    `OIPWSGIMiddleware` serves the protocol.
+    With a slash, `path("v2/", ...)`, all of the protocol's paths below it work too; only `/v2` itself is
+    redirected by Django, which some clients do not follow, and `manage.py check` says so. The patterns need a
+    prefix: at the root of a project, `OIPMiddleware` or `OIPWSGIMiddleware` serves the protocol.
 
-    The view is a plain one, which Django runs in a thread of the request's, also under ASGI. But if an `async def`, a generator, or what
-    `load=` returns is among the models, the view is an async one under ASGI: such models run on Django's event loop, and streams are sent
-    as they come. Django has `ATOMIC_REQUESTS` for plain views only; there, an answer of 400 and above undoes what the request wrote.
+    The view is a plain one, which Django runs in a thread of the request's, also under ASGI. But if an `async
+    def`, a generator, or what `load=` returns is among the models, the view is an async one under ASGI: such
+    models run on Django's event loop, and streams are sent as they come. Django has `ATOMIC_REQUESTS` for
+    plain views only; there, an answer of 400 and above undoes what the request wrote.
 
     A model reaches Django's request, its user and session, through `InferenceContext.transport`.
 
-    The views need no CSRF token, which clients of the protocol do not have. What a browser sends for a page of another site is refused by
-    rules that hold in every host.
+    The views need no CSRF token, which clients of the protocol do not have. What a browser sends for a page
+    of another site is refused by rules that hold in every host.
 
     Args:
         server: The server whose models it serves.
-        public: What is open to everyone. "health" is live, ready, and each model's ready. "docs" is the page at `/docs` with its files, and
-            `/openapi.json`. Their views are marked as `login_not_required` does it, which Django's `LoginRequiredMiddleware` looks for.
-            Middleware of your own finds them by `resolve(request.path_info).func.login_required`, which is False.
+        public: What is open to everyone. "health" is live, ready, and each model's ready. "docs" is the page
+            at `/docs` with its files, and `/openapi.json`. Their views are marked as `login_not_required`
+            does it, which Django's `LoginRequiredMiddleware` looks for. Middleware of your own finds them by
+            `resolve(request.path_info).func.login_required`, which is False.
 
     Raises:
         TypeError: `server` is no `InferenceServer`.
@@ -127,7 +130,8 @@ def _make_view(server: InferenceServer, path: str, is_open: bool) -> _View:
             return StreamingHttpResponse(body, status=answer.status, headers=_list_headers(answer))
         if answer.status >= 400:
             _roll_back()
-        return _make_response(answer, body)  # under ASGI, Django would take all of an iterator before it sends anything, and warn of that
+        # under ASGI, Django would take all of an iterator before it sends anything, and warn of that
+        return _make_response(answer, body)
 
     view = csrf_exempt(view)
     if is_open:
@@ -174,17 +178,20 @@ def _close_connections() -> None:
 
 
 def _roll_back() -> None:
-    """Undo what was written for a request that is answered with an error, as `ATOMIC_REQUESTS` does after a view that raises."""
+    """Undo what was written for a request that is answered with an error, as `ATOMIC_REQUESTS` does after a
+    view that raises."""
     for connection in connections.all(initialized_only=True):
         if connection.settings_dict["ATOMIC_REQUESTS"] and connection.in_atomic_block:
             connection.set_rollback(True)
 
 
 class _LentThread(Loan, Executor):
-    """Lets a thread that waits for the background event loop run, meanwhile, what the coroutine passes to asgiref's `sync_to_async`.
+    """Lets a thread that waits for the background event loop run, meanwhile, what the coroutine passes to
+    asgiref's `sync_to_async`.
 
-    asgiref runs that in the thread that called the coroutine, as it may use that thread's database connections. If the thread only waited,
-    the two would wait for each other. After `end`, jobs are passed to asgiref's own thread.
+    asgiref runs that in the thread that called the coroutine, as it may use that thread's database
+    connections. If the thread only waited, the two would wait for each other. After `end`, jobs are passed to
+    asgiref's own thread.
     """
 
     def __init__(self) -> None:
@@ -254,7 +261,11 @@ class _Pattern(URLPattern):
     def resolve(self, path: str) -> ResolverMatch | None:
         match: ResolverMatch | None = super().resolve(path)
         if match is not None:
-            route = "/<path:path>" if self._path.endswith(_ANY_PATH) else self._path.replace("{", "<").replace("}", ">")
+            route = (
+                "/<path:path>"
+                if self._path.endswith(_ANY_PATH)
+                else self._path.replace("{", "<").replace("}", ">")
+            )
             match.route = route if path.startswith("/") else route.removeprefix("/")
         return match
 
@@ -278,7 +289,14 @@ class _Pattern(URLPattern):
         """Check the prefix, for `manage.py check`."""
         if not self._is_last:  # once
             return super().check()
-        return [*super().check(), *(message for before in _find_prefixes(self, get_resolver(), "") for message in _list_warnings(before))]
+        return [
+            *super().check(),
+            *(
+                message
+                for before in _find_prefixes(self, get_resolver(), "")
+                for message in _list_warnings(before)
+            ),
+        ]
 
 
 def _find_prefixes(pattern: URLPattern, resolver: URLResolver, before: str) -> Iterator[str]:
@@ -294,16 +312,22 @@ def _find_prefixes(pattern: URLPattern, resolver: URLResolver, before: str) -> I
 def _list_warnings(before: str) -> Iterator[CheckMessage]:
     if not before:
         yield CheckWarning(
-            "The URL patterns of oip_asgi are included at the root, where they answer the project's home page.",
-            hint='Write path("v2", include(urls(server))), or put OIPMiddleware or OIPWSGIMiddleware around the application.',
+            "The URL patterns of oip_asgi are included at the root, where they answer the project's home "
+            "page.",
+            hint=(
+                'Write path("v2", include(urls(server))), or put OIPMiddleware or OIPWSGIMiddleware around '
+                "the application."
+            ),
             obj=f'path("{before}", include(urls(server)))',
             id="oip_asgi.W002",
         )
     elif before.endswith("/"):
         bare = before.removesuffix("/")
         yield CheckWarning(
-            f'The prefix "{before}" of the URL patterns of oip_asgi ends in a slash, so Django itself answers "/{bare}", by a redirect to '
-            f'"/{before}" or with 404. Clients such as tritonclient ask it for the server\'s metadata, and follow no redirects.',
+            f'The prefix "{before}" of the URL patterns of oip_asgi ends in a slash, so Django itself '
+            f'answers "/{bare}", by a redirect to '
+            f'"/{before}" or with 404. Clients such as tritonclient ask it for the server\'s metadata, and '
+            "follow no redirects.",
             hint=f'Write path("{bare}", include(urls(server))), without the slash.',
             obj=f'path("{before}", include(urls(server)))',
             id="oip_asgi.W001",
@@ -319,7 +343,8 @@ def _find_path_below(request: HttpRequest, path: str) -> str:
 
 
 class _RequestThread:
-    """Runs functions in the thread that Django keeps for a request's blocking code under ASGI, as it manages its database connections."""
+    """Runs functions in the thread that Django keeps for a request's blocking code under ASGI, as it manages
+    its database connections."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -329,7 +354,12 @@ class _RequestThread:
         return self
 
     def begin(
-        self, function: Callable[[], T], work: Work, after: Signal | None = None, deadline: float = math.inf, late: Late | None = None
+        self,
+        function: Callable[[], T],
+        work: Work,
+        after: Signal | None = None,
+        deadline: float = math.inf,
+        late: Late | None = None,
     ) -> asyncio.Future[T]:
         if deadline != math.inf:  # one of our threads, which need not be waited for: Django waits for its own
             return self._runtime.here().begin(function, work, after, deadline, late)
@@ -358,7 +388,8 @@ def _find_mount(head: Head) -> str:
 
 
 class _Stream:
-    """Reads a request's body. Up to `_KEPT` bytes, `request.body` keeps it for middleware, as it does for a view that looks at it."""
+    """Reads a request's body. Up to `_KEPT` bytes, `request.body` keeps it for middleware, as it does for a
+    view that looks at it."""
 
     def __init__(self, request: HttpRequest) -> None:
         meta = request.META
@@ -371,7 +402,11 @@ class _Stream:
     def read(self, size: int, /) -> bytes:
         request, limit = self._request, settings.DATA_UPLOAD_MAX_MEMORY_SIZE
         most = _KEPT if limit is None else min(limit, _KEPT)
-        if not self.is_taken and self._stream is request and int(request.META.get("CONTENT_LENGTH") or most + 1) <= most:
+        if (
+            not self.is_taken
+            and self._stream is request
+            and int(request.META.get("CONTENT_LENGTH") or most + 1) <= most
+        ):
             _ = request.body  # from now on, `request` reads that
         return self._stream.read(size)
 

@@ -1,4 +1,5 @@
-"""Tells those who look here for FastAPI what to write, as there are modules for Flask and Django. Knows nothing else."""
+"""Tells those who look here for FastAPI what to write, as there are modules for Flask and Django. Knows
+nothing else."""
 
 from __future__ import annotations
 
@@ -9,5 +10,6 @@ def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
     raise ImportError(
-        'FastAPI and Starlette have no module of their own: write from oip_asgi import OIPApp, and OIPApp(server).install(app, "/v2")'
+        "FastAPI and Starlette have no module of their own: write from oip_asgi import OIPApp, and "
+        'OIPApp(server).install(app, "/v2")'
     )

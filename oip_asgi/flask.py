@@ -1,4 +1,5 @@
-"""The adapter for Flask: a blueprint, so that the application's `before_request`, authentication and limits apply.
+"""The adapter for Flask: a blueprint, so that the application's `before_request`, authentication and limits
+apply.
 
 Knows Flask's request and response; the answers come from the core, through `wsgi`.
 """
@@ -36,28 +37,36 @@ from ._protocol.errors import Reader, TooLarge
 from .server import InferenceServer
 
 
-def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2", *, public: Sequence[str] = ()) -> Blueprint:
+def blueprint(
+    server: InferenceServer, name: str = "oip", url_prefix: str = "/v2", *, public: Sequence[str] = ()
+) -> Blueprint:
     """A blueprint that serves the protocol: `app.register_blueprint(blueprint(server))`.
 
-    A model reaches Flask's request through `InferenceContext.transport`, the WSGI environ; a `def` model runs inside Flask's
-    context too, with `flask.g`, `current_app` and extensions such as Flask-SQLAlchemy. `abort(401, "text")` in a `before_request`
-    is answered `{"error": "text"}` on the routes of the protocol, and as before on all others.
+    A model reaches Flask's request through `InferenceContext.transport`, the WSGI environ; a `def` model runs
+    inside Flask's context too, with `flask.g`, `current_app` and extensions such as Flask-SQLAlchemy.
+    `abort(401, "text")` in a `before_request` is answered `{"error": "text"}` on the routes of the protocol,
+    and as before on all others.
 
     Args:
         server: The server whose models it serves.
         name: The blueprint's name, for applications with several.
         url_prefix: Where to; `register_blueprint(..., url_prefix=)` overrides it, as with any blueprint.
-        public: What no `before_request` of the blueprint runs before. "health" is live, ready, and each model's ready. "docs" is the page
-            at `/docs` with its files, and `/openapi.json`. A `before_request` of the application runs before these too: it finds them
-            by `request.blueprint == "oip_public"`.
+        public: What no `before_request` of the blueprint runs before. "health" is live, ready, and each
+            model's ready. "docs" is the page at `/docs` with its files, and `/openapi.json`. A
+            `before_request` of the application runs before these too: it finds them by `request.blueprint ==
+            "oip_public"`.
 
     Raises:
         TypeError: `server` is no `InferenceServer`.
-        ValueError: `public` has an unknown word; or, when it is registered: the prefix does not begin with a slash.
+        ValueError: `public` has an unknown word; or, when it is registered: the prefix does not begin with a
+            slash.
 
     Example:
         >>> served = blueprint(InferenceServer(), public=["health"])
-        >>> _ = served.before_request(lambda: None if request.headers.get("x-api-key") == "k" else abort(401, "send x-api-key"))
+        >>> def check_key() -> None:
+        ...     if request.headers.get("x-api-key") != "k":
+        ...         abort(401, "send x-api-key")
+        >>> _ = served.before_request(check_key)
         >>> app = Flask("app")
         >>> app.register_blueprint(served)
         >>> app.test_client().get("/v2").json
@@ -73,36 +82,53 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
     is_public = re.compile(f"/{match_public(public)}").fullmatch
 
     def add_rules(state: BlueprintSetupState) -> None:
-        # Not `add_url_rule`: it needs a list of methods, and leaves all others and doubled slashes to Flask's own answers
+        # Not `add_url_rule`: it needs a list of methods, and leaves all others and doubled slashes to Flask's
+        # own answers
         app, full_name = state.app, f"{state.name_prefix}.{state.name}".lstrip(".")
         prefix = prefix_of(state.url_prefix or "/")
         app.url_map.converters |= {"oip_anything": _Anything, "oip_public": _Public}
-        open_name = f"{full_name.replace('.', '_')}_public"  # not a part of any other blueprint, whose hooks would run
+        # not a part of any other blueprint, whose hooks would run
+        open_name = f"{full_name.replace('.', '_')}_public"
         rules = [
-            (path, path.replace("{", "<").replace("}", ">"), name, bool(is_public(path))) for path, name in list_templates(engine, prefix)
+            (path, path.replace("{", "<").replace("}", ">"), name, bool(is_public(path)))
+            for path, name in list_templates(engine, prefix)
         ]
         rules.append(("/{oip_path}", "/<oip_anything:oip_path>", "other", False))
         if public:
             app.register_blueprint(opened, name=open_name)
-            rules.append(("/{oip_path}", f"/<oip_public({','.join(map(repr, public))}):oip_path>", "other", True))
+            rules.append(
+                ("/{oip_path}", f"/<oip_public({','.join(map(repr, public))}):oip_path>", "other", True)
+            )
         paths = {f"{prefix}{rule}" or "/": path for path, rule, _, _ in rules}
         for _, rule, name, is_open in rules:
             endpoint = f"{open_name if is_open else full_name}.{name}"
             app.view_functions[endpoint] = _make_view(name, server, paths, is_open)
-            app.url_map.add(Rule(f"{prefix}{rule}" or "/", endpoint=endpoint, subdomain=state.subdomain, merge_slashes=False))
+            app.url_map.add(
+                Rule(
+                    f"{prefix}{rule}" or "/",
+                    endpoint=endpoint,
+                    subdomain=state.subdomain,
+                    merge_slashes=False,
+                )
+            )
 
     served.record(add_rules)
     return served
 
 
 def _refuse_uncalled(*_: object) -> None:
-    raise TypeError("the function blueprint is no blueprint: write app.register_blueprint(oip_asgi.flask.blueprint(server))")
+    raise TypeError(
+        "the function blueprint is no blueprint: write "
+        "app.register_blueprint(oip_asgi.flask.blueprint(server))"
+    )
 
 
 blueprint.register = _refuse_uncalled  # type: ignore[attr-defined]
 
 
-def _make_view(name: str, server: InferenceServer, paths: Mapping[str, str], is_open: bool) -> Callable[..., Response]:
+def _make_view(
+    name: str, server: InferenceServer, paths: Mapping[str, str], is_open: bool
+) -> Callable[..., Response]:
     """Make a view of a name. `paths` has the path below the mount by rule."""
 
     def view(**variables: str) -> Response:  # a prefix may have some of its own
@@ -113,8 +139,11 @@ def _make_view(name: str, server: InferenceServer, paths: Mapping[str, str], is_
             head.path = quote(path)  # the path that was found open, and no other spelling of it
         stream = _Stream("stream" in vars(request))  # a cached property
         response, body = wsgi.answer(server, head, stream, _feed)
-        answer = Response(stream_with_context(body) if type(response) is Events else list(body), response.status)
-        answer.headers = Headers(wsgi.convert_headers(response))  # our headers alone: Flask would add a content type to an empty answer
+        answer = Response(
+            stream_with_context(body) if type(response) is Events else list(body), response.status
+        )
+        # our headers alone: Flask would add a content type to an empty answer
+        answer.headers = Headers(wsgi.convert_headers(response))
         return answer
 
     view.__module__, view.__name__, view.__qualname__ = "oip_asgi", name, name
@@ -125,8 +154,15 @@ def _answer_abort(error: HTTPException) -> Any:
     """Answer what the application's own code aborted with, such as in a `before_request`."""
     if error.response is not None or error.code is None or error.code < 400:
         return error  # a response of its own, or a redirect
-    headers = [(name, value) for name, value in error.get_headers(request.environ) if name.lower() != "content-type"]
-    return Response(encode_json({"error": str(error.description or error.name)}), error.code, headers, content_type="application/json")
+    headers = [
+        (name, value) for name, value in error.get_headers(request.environ) if name.lower() != "content-type"
+    ]
+    return Response(
+        encode_json({"error": str(error.description or error.name)}),
+        error.code,
+        headers,
+        content_type="application/json",
+    )
 
 
 class _Public(BaseConverter):
@@ -148,9 +184,11 @@ class _Anything(BaseConverter):
 
 
 class _Stream(msgspec.Struct, eq=False):
-    """Reads Flask's own stream, which respects MAX_CONTENT_LENGTH; or the body that Flask kept, if a `before_request` has read it.
+    """Reads Flask's own stream, which respects MAX_CONTENT_LENGTH; or the body that Flask kept, if a
+    `before_request` has read it.
 
-    A body that comes in one piece stays there for an `after_request`. A long one is not kept beside its tensors.
+    A body that comes in one piece stays there for an `after_request`. A long one is not kept beside its
+    tensors.
     """
 
     is_begun: bool  # whether something has read of it
@@ -171,9 +209,13 @@ class _Stream(msgspec.Struct, eq=False):
 def _feed(stream: wsgi.Stream, body: Fed, begun: bytes) -> Any:
     assert isinstance(stream, _Stream)
     try:
-        return wsgi.feed(stream, body, begun, _find_reader if stream.is_begun else None, is_taken=stream.is_begun)
+        return wsgi.feed(
+            stream, body, begun, _find_reader if stream.is_begun else None, is_taken=stream.is_begun
+        )
     except RequestEntityTooLarge:
-        raise TooLarge(f"the body is larger than {request.max_content_length} bytes, Flask's MAX_CONTENT_LENGTH") from None
+        raise TooLarge(
+            f"the body is larger than {request.max_content_length} bytes, Flask's MAX_CONTENT_LENGTH"
+        ) from None
     except ClientDisconnected:
         return body.finish(cut_off=True)
 
@@ -181,5 +223,11 @@ def _feed(stream: wsgi.Stream, body: Fed, begun: bytes) -> Any:
 def _find_reader() -> Reader:
     """Find the functions of `before_request` that may have read the body."""
     functions = current_app.before_request_funcs
-    names = [getattr(each, "__name__", str(each)) for scope in (None, *request.blueprints) for each in functions.get(scope, ())]
-    return Reader(name_one("function of before_request", "the functions of before_request", names), "request.get_data()")
+    names = [
+        getattr(each, "__name__", str(each))
+        for scope in (None, *request.blueprints)
+        for each in functions.get(scope, ())
+    ]
+    return Reader(
+        name_one("function of before_request", "the functions of before_request", names), "request.get_data()"
+    )

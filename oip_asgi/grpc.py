@@ -1,4 +1,5 @@
-"""The adapters for gRPC: in the ASGI application itself, and for servers of grpc and of grpc.aio. They translate calls and decide nothing.
+"""The adapters for gRPC: in the ASGI application itself, and for servers of grpc and of grpc.aio. They
+translate calls and decide nothing.
 
 Knows protobuf, and grpc only if it is given a server of grpc; the answers come from the core.
 """
@@ -36,18 +37,21 @@ if TYPE_CHECKING:
 _ADD: Final = "add_to_server(server, grpc.aio.server())"
 
 
-def add_to_server(server: InferenceServer, grpc_server: GRPCServer, *, health: bool = True, reflection: bool = True) -> None:
+def add_to_server(
+    server: InferenceServer, grpc_server: GRPCServer, *, health: bool = True, reflection: bool = True
+) -> None:
     """Serve the protocol's `GRPCInferenceService` from a gRPC server.
 
-    Starting and stopping the gRPC server, its ports, credentials and limits stay with the code that made it. Models load when
-    `InferenceServer.lifespan` or `start` says so, else at the first call that needs one.
+    Starting and stopping the gRPC server, its ports, credentials and limits stay with the code that made it.
+    Models load when `InferenceServer.lifespan` or `start` says so, else at the first call that needs one.
 
     Args:
         server: The server whose models it serves.
         grpc_server: A server made by `grpc.server` or `grpc.aio.server`, before it is started.
-        health: Whether `grpc.health.v1.Health/Check` answers whether the server is ready. Switch it off if the host has a health
-            service of its own.
-        reflection: Whether server reflection, v1 and v1alpha, describes these services. Switch it off if the host has its own.
+        health: Whether `grpc.health.v1.Health/Check` answers whether the server is ready. Switch it off if
+            the host has a health service of its own.
+        reflection: Whether server reflection, v1 and v1alpha, describes these services. Switch it off if the
+            host has its own.
 
     Raises:
         TypeError: One of the two is something else, such as if they are swapped.
@@ -56,21 +60,34 @@ def add_to_server(server: InferenceServer, grpc_server: GRPCServer, *, health: b
     """
     check_server(server, "add_to_server", "add_to_server(server, grpc_server), the InferenceServer first")
     if not hasattr(grpc_server, "add_generic_rpc_handlers"):
-        raise TypeError(f"add_to_server takes a server of grpc or grpc.aio, not {describe(grpc_server)}: write {_ADD}")
+        raise TypeError(
+            f"add_to_server takes a server of grpc or grpc.aio, not {describe(grpc_server)}: write {_ADD}"
+        )
     import grpc
     import grpc.aio
 
     services = Services(server, _read_metadata, health=health, reflection=reflection)
     is_aio = isinstance(grpc_server, grpc.aio.Server)
     answer, converse = (_answer_async, _converse_async) if is_aio else (_answer, _converse)
-    # without serializers we get bytes: grpc would answer INTERNAL to bytes that it cannot parse, although that is the client's fault
+    # without serializers we get bytes: grpc would answer INTERNAL to bytes that it cannot parse, although
+    # that is the client's fault
     handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
-        **{path: grpc.unary_unary_rpc_method_handler(partial(answer, server, method)) for path, method in services.methods.items()},
-        **{path: grpc.stream_stream_rpc_method_handler(partial(converse, server, each)) for path, each in services.conversations.items()},
+        **{
+            path: grpc.unary_unary_rpc_method_handler(partial(answer, server, method))
+            for path, method in services.methods.items()
+        },
+        **{
+            path: grpc.stream_stream_rpc_method_handler(partial(converse, server, each))
+            for path, each in services.conversations.items()
+        },
     }
     for service in services.names:
         prefix = f"/{service}/"
-        own = {path.removeprefix(prefix): handler for path, handler in handlers.items() if path.startswith(prefix)}
+        own = {
+            path.removeprefix(prefix): handler
+            for path, handler in handlers.items()
+            if path.startswith(prefix)
+        }
         grpc_server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, own)])
 
 
@@ -88,7 +105,8 @@ def _to_status(reply: Reply) -> tuple[grpc.StatusCode, str]:
 
 
 def _make_end_signal(context: grpc.ServicerContext) -> Signal:
-    """Return a signal that is set when the call has ended: by its answer, by the client or at its deadline."""
+    """Return a signal that is set when the call has ended: by its answer, by the client or at its
+    deadline."""
     end = Signal()
     if not context.add_callback(end.set):
         end.set()
@@ -109,7 +127,9 @@ def _answer(server: InferenceServer, method: Method, request: bytes, context: gr
     return b"".join(reply.parts)
 
 
-async def _answer_async(server: InferenceServer, method: Method, request: bytes, context: AwaitingContext) -> bytes:
+async def _answer_async(
+    server: InferenceServer, method: Method, request: bytes, context: AwaitingContext
+) -> bytes:
     engine, runtime = server._inside
     io = AsyncIO(runtime)
     try:
@@ -146,7 +166,9 @@ def _converse(
         context.abort(*_to_status(reply))
 
 
-async def _converse_async(_: InferenceServer, converse: Converse, __: object, context: AwaitingContext) -> None:
+async def _converse_async(
+    _: InferenceServer, converse: Converse, __: object, context: AwaitingContext
+) -> None:
     async def receive() -> bytes | None:
         message: object = await context.read()
         return message if isinstance(message, bytes) else None  # grpc marks the end with an object of its own

@@ -1,9 +1,12 @@
-"""A server's requests as spans of OpenTelemetry. Knows its API, the extra `[otel]`; SDK, exporter and sampling are the host's.
+"""A server's requests as spans of OpenTelemetry. Knows its API, the extra `[otel]`; SDK, exporter and
+sampling are the host's.
 
-A span begins only if the current span is recorded: a request that nobody traces pays half a microsecond for that check.
+A span begins only if the current span is recorded: a request that nobody traces pays half a microsecond for
+that check.
 
-It is no observer of `InferenceServer.observe`, which is told of an inference after its end, in another thread: a span must be the current
-one in the thread or task of the model while that runs, or what the model does is not in the trace.
+It is no observer of `InferenceServer.observe`, which is told of an inference after its end, in another
+thread: a span must be the current one in the thread or task of the model while that runs, or what the model
+does is not in the trace.
 """
 
 from __future__ import annotations
@@ -15,7 +18,9 @@ try:
     from opentelemetry import trace
     from opentelemetry.context import Context
 except ImportError as error:
-    raise ImportError("opentelemetry is not installed: pip install opentelemetry-api", name=error.name) from error
+    raise ImportError(
+        "opentelemetry is not installed: pip install opentelemetry-api", name=error.name
+    ) from error
 
 from . import InferenceError, InferenceServer, Span, __version__
 
@@ -23,21 +28,26 @@ from . import InferenceError, InferenceServer, Span, __version__
 def instrument(server: InferenceServer, tracer_provider: trace.TracerProvider | None = None) -> None:
     """Begin a span `infer {model}` for each inference request whose surroundings are traced.
 
-    The host's own instrumentation, such as opentelemetry-instrumentation-asgi, -wsgi or -grpc, reads `traceparent` and begins the server's
-    span, of which this one is a child. Spans that the model begins are children of this one. Its attributes are `oip.model.name`,
-    `oip.model.version`, `oip.request.id`, `oip.outcome` and `oip.queue.duration`, in seconds. A request that fails has the status ERROR and
-    the attribute `error.type`, the module and the name of the exception's class; one that is refused with 4xx has neither. The exception
-    itself is in the log: its line is written inside the span, so that a handler of OpenTelemetry's knows both.
+    The host's own instrumentation, such as opentelemetry-instrumentation-asgi, -wsgi or -grpc, reads
+    `traceparent` and begins the server's span, of which this one is a child. Spans that the model begins are
+    children of this one. Its attributes are `oip.model.name`, `oip.model.version`, `oip.request.id`,
+    `oip.outcome` and `oip.queue.duration`, in seconds. A request that fails has the status ERROR and the
+    attribute `error.type`, the module and the name of the exception's class; one that is refused with 4xx has
+    neither. The exception itself is in the log: its line is written inside the span, so that a handler of
+    OpenTelemetry's knows both.
 
-    With `max_batch_size=`, each call of the function has a span `infer {model} batch` with `oip.batch.rows`, in a trace of its own. It has
-    a link to the span of each request, and each of those has an event for it. Spans that the model begins are its children then.
+    With `max_batch_size=`, each call of the function has a span `infer {model} batch` with `oip.batch.rows`,
+    in a trace of its own. It has a link to the span of each request, and each of those has an event for it.
+    Spans that the model begins are its children then.
 
     Args:
         server: The server.
         tracer_provider: Where its spans come from; the global one if it is left out.
     """
     if not isinstance(server, InferenceServer):
-        raise TypeError(f"instrument takes an InferenceServer, not a {type(server).__name__}: write instrument(server)")
+        raise TypeError(
+            f"instrument takes an InferenceServer, not a {type(server).__name__}: write instrument(server)"
+        )
     server.instrument(_Tracer(trace.get_tracer("oip_asgi", __version__, tracer_provider)))
 
 
@@ -53,7 +63,9 @@ class _Tracer:
 
     @contextmanager
     def together(self, model: str, version: str | None, rows: int, spans: Sequence[Span]) -> Iterator[None]:
-        attributes = {"oip.model.name": model, "oip.batch.rows": rows} | ({} if version is None else {"oip.model.version": version})
+        attributes = {"oip.model.name": model, "oip.batch.rows": rows} | (
+            {} if version is None else {"oip.model.version": version}
+        )
         members = [span.span for span in spans if isinstance(span, _Span)]
         links = [trace.Link(member.get_span_context()) for member in members]
         # a trace of its own, as its requests are in several traces
@@ -78,15 +90,21 @@ class _Span:
 
     def active(self) -> AbstractContextManager[object]:
         # `end` says that something was raised, and the log says what
-        used: AbstractContextManager[object] = trace.use_span(self.span, record_exception=False, set_status_on_exception=False)
+        used: AbstractContextManager[object] = trace.use_span(
+            self.span, record_exception=False, set_status_on_exception=False
+        )
         return used
 
-    def end(self, outcome: str, request_id: str | None, queued: float | None, error: BaseException | None) -> None:
+    def end(
+        self, outcome: str, request_id: str | None, queued: float | None, error: BaseException | None
+    ) -> None:
         attributes = {"oip.outcome": outcome, "oip.request.id": request_id, "oip.queue.duration": queued}
         self.span.set_attributes({name: value for name, value in attributes.items() if value is not None})
         if isinstance(error, Exception) and outcome != "invalid":
             self.span.set_attribute("error.type", _name_type(error.__cause__ or error))
-            self.span.set_status(trace.StatusCode.ERROR, str(error) if isinstance(error, InferenceError) else None)
+            self.span.set_status(
+                trace.StatusCode.ERROR, str(error) if isinstance(error, InferenceError) else None
+            )
         self.span.end()
 
 

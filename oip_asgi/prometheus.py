@@ -1,10 +1,12 @@
-"""A server's numbers for Prometheus. Knows prometheus_client, the extra `[prometheus]`, and the numbers of models; serves no page itself.
+"""A server's numbers for Prometheus. Knows prometheus_client, the extra `[prometheus]`, and the numbers of
+models; serves no page itself.
 
-Numbers are read when Prometheus scrapes, so requests pay nothing. prometheus_client's multiprocess mode does not support that: there a
-thread of each process writes every second by how much the numbers have grown.
+Numbers are read when Prometheus scrapes, so requests pay nothing. prometheus_client's multiprocess mode does
+not support that: there a thread of each process writes every second by how much the numbers have grown.
 
-It is no observer of `InferenceServer.observe`: observations are dropped when their queue is full, where a counter must count all; each
-takes a request some microseconds; and they do not say how long a slot was waited for, how many rows a call had, or that a model is loading.
+It is no observer of `InferenceServer.observe`: observations are dropped when their queue is full, where a
+counter must count all; each takes a request some microseconds; and they do not say how long a slot was waited
+for, how many rows a call had, or that a model is loading.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ try:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
     from prometheus_client.registry import Collector
 except ImportError as error:
-    raise ImportError("prometheus_client is not installed: pip install prometheus_client", name=error.name) from error
+    raise ImportError(
+        "prometheus_client is not installed: pip install prometheus_client", name=error.name
+    ) from error
 
 from . import Histogram as Counts
 from . import InferenceServer, ModelNumbers
@@ -41,7 +45,11 @@ _LABELS: Final = ("server", "model", "version")
 
 _ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
-_FAMILIES: Final[Mapping[Any, Any]] = {Counter: CounterMetricFamily, Gauge: GaugeMetricFamily, Histogram: HistogramMetricFamily}
+_FAMILIES: Final[Mapping[Any, Any]] = {
+    Counter: CounterMetricFamily,
+    Gauge: GaugeMetricFamily,
+    Histogram: HistogramMetricFamily,
+}
 
 
 class _Metric(msgspec.Struct, frozen=True, eq=False):
@@ -59,17 +67,29 @@ class _Metric(msgspec.Struct, frozen=True, eq=False):
         return _FAMILIES[self.kind](self.name, self.text, labels=(*_LABELS, *self.labels), unit=unit)
 
     def make_instrument(self, registry: CollectorRegistry) -> Any:
-        options: dict[Any, dict[str, Any]] = {Histogram: {"buckets": self.buckets}, Gauge: {"multiprocess_mode": self.mode}}
-        return self.kind(self.name, self.text, (*_LABELS, *self.labels), registry=registry, **options.get(self.kind, {}))
+        options: dict[Any, dict[str, Any]] = {
+            Histogram: {"buckets": self.buckets},
+            Gauge: {"multiprocess_mode": self.mode},
+        }
+        return self.kind(
+            self.name, self.text, (*_LABELS, *self.labels), registry=registry, **options.get(self.kind, {})
+        )
 
 
 _REQUESTS: Final = _Metric(Counter, "oip_requests", "Inference requests by how they ended.", ("outcome",))
-_INFERENCES: Final = _Metric(Counter, "oip_inferences", "Rows inferred; 1 for each request of a model that does not batch.")
+_INFERENCES: Final = _Metric(
+    Counter, "oip_inferences", "Rows inferred; 1 for each request of a model that does not batch."
+)
 _EXECUTIONS: Final = _Metric(Counter, "oip_executions", "Calls of the model's function.")
 _HITS: Final = _Metric(Counter, "oip_cache_hits", "Requests answered from the model's response cache.")
-_MISSES: Final = _Metric(Counter, "oip_cache_misses", "Requests that the model's response cache had no response for.")
+_MISSES: Final = _Metric(
+    Counter, "oip_cache_misses", "Requests that the model's response cache had no response for."
+)
 _OUTSIDE: Final = _Metric(
-    Counter, "oip_out_of_range", 'Requests with values out of the range of an input, of models with out_of_range="flag".', ("input",)
+    Counter,
+    "oip_out_of_range",
+    'Requests with values out of the range of an input, of models with out_of_range="flag".',
+    ("input",),
 )
 _DURATION: Final = _Metric(
     Histogram,
@@ -77,16 +97,37 @@ _DURATION: Final = _Metric(
     "From a request's body to its end, of those that had a slot or waited for one, by how they ended.",
     ("outcome",),
 )
-_QUEUE: Final = _Metric(Histogram, "oip_queue_duration_seconds", "How long requests that were executed had waited for a slot.")
-_EXECUTION: Final = _Metric(Histogram, "oip_execution_duration_seconds", "How long the model's function took, once for a batch.")
-_FIRST: Final = _Metric(Histogram, "oip_first_response_duration_seconds", "From a request's body to a stream's first response.")
-_ROWS_OF_CALLS: Final = _Metric(Histogram, "oip_batch_rows", "Rows of each call of the model's function.", buckets=_ROWS)
-_DROPPED: Final = _Metric(Counter, "oip_observations_dropped", "Observations for which the queue of an observer had no room.")
-_IN_PROGRESS: Final = _Metric(Gauge, "oip_requests_in_progress", "Requests that wait for a slot, and that run.", ("state",), mode="livesum")
-_READY: Final = _Metric(
-    Gauge, "oip_model_ready", "1 if the model serves and the server does not stop; ready= is not called.", mode="livemin"
+_QUEUE: Final = _Metric(
+    Histogram, "oip_queue_duration_seconds", "How long requests that were executed had waited for a slot."
 )
-_LOAD: Final = _Metric(Gauge, "oip_model_load_duration_seconds", "How long the model's last load= took.", mode="livemax")
+_EXECUTION: Final = _Metric(
+    Histogram, "oip_execution_duration_seconds", "How long the model's function took, once for a batch."
+)
+_FIRST: Final = _Metric(
+    Histogram, "oip_first_response_duration_seconds", "From a request's body to a stream's first response."
+)
+_ROWS_OF_CALLS: Final = _Metric(
+    Histogram, "oip_batch_rows", "Rows of each call of the model's function.", buckets=_ROWS
+)
+_DROPPED: Final = _Metric(
+    Counter, "oip_observations_dropped", "Observations for which the queue of an observer had no room."
+)
+_IN_PROGRESS: Final = _Metric(
+    Gauge,
+    "oip_requests_in_progress",
+    "Requests that wait for a slot, and that run.",
+    ("state",),
+    mode="livesum",
+)
+_READY: Final = _Metric(
+    Gauge,
+    "oip_model_ready",
+    "1 if the model serves and the server does not stop; ready= is not called.",
+    mode="livemin",
+)
+_LOAD: Final = _Metric(
+    Gauge, "oip_model_load_duration_seconds", "How long the model's last load= took.", mode="livemax"
+)
 
 _METRICS: Final = (
     *(_REQUESTS, _INFERENCES, _EXECUTIONS, _HITS, _MISSES, _OUTSIDE, _DURATION, _QUEUE, _EXECUTION, _FIRST),
@@ -131,28 +172,33 @@ def _read_numbers(numbers: ModelNumbers, *, is_shared: bool) -> _Samples:
 
 
 def instrument(server: InferenceServer, registry: CollectorRegistry = REGISTRY) -> None:
-    """Show a server's numbers on the page of a registry: `oip_requests_total` and others, by `server`, `model` and `version`.
+    """Show a server's numbers on the page of a registry: `oip_requests_total` and others, by `server`,
+    `model` and `version`.
 
-    The page is the host's: `prometheus_client.make_asgi_app()`, `generate_latest`, or what the host has already. A model that is registered
-    later is shown too. Requests for models that nobody knows, and inference that `authorize=` refuses, count under
-    `model=""`: names that clients make up are no labels.
+    The page is the host's: `prometheus_client.make_asgi_app()`, `generate_latest`, or what the host has
+    already. A model that is registered later is shown too. Requests for models that nobody knows, and
+    inference that `authorize=` refuses, count under `model=""`: names that clients make up are no labels.
 
-    Where PROMETHEUS_MULTIPROC_DIR is set, as for gunicorn with several workers, the numbers of all processes are added up by
-    prometheus_client's multiprocess mode, and are up to a second old: call this in each process, or before a fork, with any registry
-    except the page's own.
+    Where PROMETHEUS_MULTIPROC_DIR is set, as for gunicorn with several workers, the numbers of all processes
+    are added up by prometheus_client's multiprocess mode, and are up to a second old: call this in each
+    process, or before a fork, with any registry except the page's own.
 
     Args:
         server: The server. Its name is the label `server`.
         registry: The registry; prometheus_client's own if it is left out.
 
-    The same server twice is once. Another server of the same name, as when a test makes its application anew, takes the place of the one
-    before, and the log has a warning: two that serve side by side need a name each, or a registry each.
+    The same server twice is once. Another server of the same name, as when a test makes its application anew,
+    takes the place of the one before, and the log has a warning: two that serve side by side need a name
+    each, or a registry each.
 
     Raises:
         ValueError: Other metrics with the same names are in this registry already.
     """
     if not isinstance(server, InferenceServer):
-        raise TypeError(f"instrument takes an InferenceServer, not a {type(server).__name__}: write instrument(server, registry)")
+        raise TypeError(
+            f"instrument takes an InferenceServer, not a {type(server).__name__}: write instrument(server, "
+            "registry)"
+        )
     name = server.options.name
     with _LOCK:
         page = _PAGES.get(registry)
@@ -160,7 +206,8 @@ def instrument(server: InferenceServer, registry: CollectorRegistry = REGISTRY) 
             page = _PAGES[registry] = _Page(registry)
         if page.servers.get(name) not in (None, server):
             logging.getLogger("oip_asgi").warning(
-                "another server named %r was instrumented in this registry, and this one takes its place: if both serve, give each a name, "
+                "another server named %r was instrumented in this registry, and this one takes its place: "
+                "if both serve, give each a name, "
                 "InferenceServer(name=...), or a registry of its own",
                 name,
             )
@@ -176,7 +223,9 @@ class _Page:
     def __init__(self, registry: CollectorRegistry) -> None:
         is_shared = "PROMETHEUS_MULTIPROC_DIR" in os.environ or "prometheus_multiproc_dir" in os.environ
         self.servers: weakref.WeakValueDictionary[str, InferenceServer] = weakref.WeakValueDictionary()
-        self.instruments = {metric: metric.make_instrument(registry) for metric in _METRICS} if is_shared else None
+        self.instruments = (
+            {metric: metric.make_instrument(registry) for metric in _METRICS} if is_shared else None
+        )
         self._written: dict[tuple[_Metric, tuple[str, ...]], Any] = {}
         self._histograms: dict[tuple[_Metric, tuple[str, ...]], list[Any]] = {}
         """What each histogram consists of in the files of prometheus_client."""
@@ -186,14 +235,18 @@ class _Page:
             registry.register(_Collector(self.servers))
 
     def write(self) -> None:
-        """Add to the instruments by how much the numbers have grown since the last time. The caller holds `_LOCK`."""
+        """Add to the instruments by how much the numbers have grown since the last time. The caller holds
+        `_LOCK`."""
         if self.instruments is None:
             return
         for metric, labels, value in _read_samples(self.servers, is_shared=True):
             if metric.kind is Gauge:
                 self.instruments[metric].labels(*labels).set(value)
                 continue
-            now = np.array([*_count_buckets(metric.buckets, value), value.sum] if metric.kind is Histogram else [value], float)
+            now = np.array(
+                [*_count_buckets(metric.buckets, value), value.sum] if metric.kind is Histogram else [value],
+                float,
+            )
             growth = now - self._written.get((metric, labels), 0.0)
             self._written[metric, labels] = now
             if growth.min() < 0:  # they have begun again at zero
@@ -208,10 +261,14 @@ class _Page:
 
 
 def _make_histogram(metric: _Metric, labels: tuple[str, ...]) -> list[Any]:
-    """The buckets and the sum, as a `Histogram` makes them, which takes one value at a time; its instrument only keeps the name."""
+    """The buckets and the sum, as a `Histogram` makes them, which takes one value at a time; its instrument
+    only keeps the name."""
     names, bounds = (*_LABELS, *metric.labels), [*(str(float(bound)) for bound in metric.buckets), "+Inf"]
     parts = [(f"{metric.name}_bucket", (*names, "le"), (*labels, bound)) for bound in bounds]
-    return [values.ValueClass("histogram", metric.name, *part, metric.text) for part in [*parts, (f"{metric.name}_sum", names, labels)]]
+    return [
+        values.ValueClass("histogram", metric.name, *part, metric.text)
+        for part in [*parts, (f"{metric.name}_sum", names, labels)]
+    ]
 
 
 _PAGES: Final[weakref.WeakKeyDictionary[CollectorRegistry, _Page]] = weakref.WeakKeyDictionary()
@@ -223,7 +280,9 @@ def _begin_to_write() -> None:
     """Write the numbers every second, in this process and in its forks, and once more at the end."""
     # nothing is being written at the moment of a fork, so no lock of the numbers is held
     if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
-        os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_start_in_child)
+        os.register_at_fork(
+            before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_start_in_child
+        )
     atexit.register(_write_pages)
     _start_thread()
 
@@ -265,7 +324,9 @@ class _Collector(Collector):
         with _LOCK:
             samples = list(_read_samples(self._servers, is_shared=False))
         for metric, labels, value in samples:
-            families[metric].add_metric(labels, *(_sum_buckets(metric.buckets, value) if metric.kind is Histogram else (value,)))
+            families[metric].add_metric(
+                labels, *(_sum_buckets(metric.buckets, value) if metric.kind is Histogram else (value,))
+            )
         return list(families.values())
 
 

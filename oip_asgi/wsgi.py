@@ -1,6 +1,8 @@
-"""The adapters for WSGI: an application to mount, and a middleware. They translate `environ` and decide nothing.
+"""The adapters for WSGI: an application to mount, and a middleware. They translate `environ` and decide
+nothing.
 
-Knows `environ` and `start_response`; the answers come from the core. Frameworks over WSGI share `head`, `answer`, `headers` and `feed`.
+Knows `environ` and `start_response`; the answers come from the core. Frameworks over WSGI share `head`,
+`answer`, `headers` and `feed`.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ class Stream(Protocol):
 
 
 class OIPWSGIApp:
-    """A WSGI application that speaks the Open Inference Protocol, to be mounted in another one, such as by `DispatcherMiddleware`.
+    """A WSGI application that speaks the Open Inference Protocol, to be mounted in another one, such as by
+    `DispatcherMiddleware`.
 
     Args:
         server: The server whose models it serves.
@@ -60,15 +63,23 @@ class OIPWSGIApp:
         check_server(server, "OIPWSGIApp", "OIPWSGIApp(server)")
         self._server = server
 
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse = _NEVER, _: object = None) -> Iterable[bytes]:
+    def __call__(
+        self, environ: WSGIEnvironment, start_response: StartResponse = _NEVER, _: object = None
+    ) -> Iterable[bytes]:
         if "REQUEST_METHOD" not in environ:
-            raise TypeError("OIPWSGIApp is a WSGI application, and an ASGI server or application called it: write OIPApp(server)")
+            raise TypeError(
+                "OIPWSGIApp is a WSGI application, and an ASGI server or application called it: write "
+                "OIPApp(server)"
+            )
         return self.answer(environ, start_response, _read_path(environ))
 
     def answer(self, environ: WSGIEnvironment, start_response: StartResponse, path: str) -> Iterable[bytes]:
-        """Answer a request whose path below the mount is already known, such as "/health/live"; "" is the mount itself."""
+        """Answer a request whose path below the mount is already known, such as "/health/live"; "" is the
+        mount itself."""
         response, body = answer(self._server, make_head(environ, path, environ), environ["wsgi.input"])
-        start_response(f"{response.status} {HTTP_STATUS_CODES.get(response.status, 'Error')}", convert_headers(response))
+        start_response(
+            f"{response.status} {HTTP_STATUS_CODES.get(response.status, 'Error')}", convert_headers(response)
+        )
         return body
 
 
@@ -81,7 +92,8 @@ class OIPWSGIMiddleware:
         path: Where to, such as "/v2".
 
     Raises:
-        TypeError: `app` is no WSGI application, or `server` no `InferenceServer`, such as if they are swapped.
+        TypeError: `app` is no WSGI application, or `server` no `InferenceServer`, such as if they are
+            swapped.
         ValueError: The path does not begin with a slash.
 
     Example:
@@ -101,7 +113,8 @@ class OIPWSGIMiddleware:
         path = path_under(_read_path(environ), self._prefix)
         if path is None:
             return self._host(environ, start_response)
-        if not self._is_checked:  # at the first request, as Flask's functions may be added after this was made
+        # at the first request, as Flask's functions may be added after this was made
+        if not self._is_checked:
             self._is_checked = True
             inside = describe_before_request(self._host, self._prefix or "/")
             if inside:
@@ -123,7 +136,10 @@ def make_head(environ: WSGIEnvironment, path: str, transport: object) -> Head:
     return Head(
         method=environ["REQUEST_METHOD"],
         path=encode_path(path, environ.get("REQUEST_URI") or environ.get("RAW_URI")),
-        headers=[(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in EnvironHeaders(environ)],
+        headers=[
+            (name.lower().encode("latin-1"), value.encode("latin-1"))
+            for name, value in EnvironHeaders(environ)
+        ],
         body_is_bounded=bool(environ.get("CONTENT_LENGTH") or environ.get("wsgi.input_terminated")),
         transport=transport,
         mount=partial(_find_mount, environ),
@@ -133,18 +149,25 @@ def make_head(environ: WSGIEnvironment, path: str, transport: object) -> Head:
 
 def _find_mount(environ: WSGIEnvironment, head: Head) -> str:
     """Find the path of the mount as clients see it: everything in front of the request's own path."""
-    return _decode_path(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")).removesuffix(unquote(head.path))
+    return _decode_path(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")).removesuffix(
+        unquote(head.path)
+    )
 
 
 def answer(
-    server: InferenceServer, head: Head, stream: Stream, read: Callable[[Stream, Fed, bytes], Any] | None = None
+    server: InferenceServer,
+    head: Head,
+    stream: Stream,
+    read: Callable[[Stream, Fed, bytes], Any] | None = None,
 ) -> tuple[Response | Events, Iterator[bytes]]:
-    """Answer a request in this thread: return the response's head, and its body as WSGI and its frameworks take it.
+    """Answer a request in this thread: return the response's head, and its body as WSGI and its frameworks
+    take it.
 
-    `read` feeds a stream into a body, after what was read of it already, as `feed` does, which is the default.
+    `read` feeds a stream into a body, after what was read of it already, as `feed` does, which is the
+    default.
 
-    If the head is one of `Events`, each piece is made when the server asks for it, and closing the body ends the stream. Servers close it
-    at the end, and when the client has gone.
+    If the head is one of `Events`, each piece is made when the server asks for it, and closing the body ends
+    the stream. Servers close it at the end, and when the client has gone.
     """
     engine, runtime = server._inside
     is_short = 0 < head.short_length <= engine.short_body
@@ -152,7 +175,9 @@ def answer(
     io = BlockingIO(runtime, lambda body: (read or feed)(stream, body, begun))
     answer: Response | Events | None = None
     try:
-        answer = finish(exchange(engine, head, io, begun if is_short and len(begun) == head.short_length else None))
+        answer = finish(
+            exchange(engine, head, io, begun if is_short and len(begun) == head.short_length else None)
+        )
     finally:
         if type(answer) is not Events:
             io.end()
@@ -179,14 +204,17 @@ def _read_at_once(stream: Stream, length: int) -> bytes:
     return body
 
 
-def feed(stream: Stream, body: Fed, begun: bytes = b"", taken_by: TakenBy | None = None, *, is_taken: bool = False) -> Any:
+def feed(
+    stream: Stream, body: Fed, begun: bytes = b"", taken_by: TakenBy | None = None, *, is_taken: bool = False
+) -> Any:
     """Feed a stream into a body, and return what it finishes with.
 
     Args:
         stream: The stream.
         body: The body.
         begun: What was read of the stream already.
-        taken_by: What may have read the stream before, if it has ended in order. None if that cannot be told from a client that went.
+        taken_by: What may have read the stream before, if it has ended in order. None if that cannot be told
+            from a client that went.
         is_taken: Whether something has read of it.
 
     Raises:
@@ -213,4 +241,6 @@ def _next_chunk(stream: Stream, body: Fed) -> bytes | None:
         raise
     except Exception as error:
         # servers have their own classes for broken chunks; gunicorn's are no OSErrors any more
-        raise InvalidRequest(f"the body cannot be read: the server in front says {type(error).__name__}") from error
+        raise InvalidRequest(
+            f"the body cannot be read: the server in front says {type(error).__name__}"
+        ) from error

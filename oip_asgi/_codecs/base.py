@@ -26,13 +26,15 @@ V = TypeVar("V")
 
 
 class Codec(Generic[T]):
-    """What the two kinds of codecs have in common: the name of a content type, and the annotations and values that it is for."""
+    """What the two kinds of codecs have in common: the name of a content type, and the annotations and values
+    that it is for."""
 
     content_type: ClassVar[str]
     """The name in `parameters.content_type`."""
 
     type_hint: ClassVar[Any] = None
-    """The annotation that chooses this codec, such as `list[str]`. With None, only its name or an `Annotated` chooses it."""
+    """The annotation that chooses this codec, such as `list[str]`. With None, only its name or an `Annotated`
+    chooses it."""
 
     needs_pandas: ClassVar[bool] = False
     """Whether it needs pandas."""
@@ -44,15 +46,17 @@ class Codec(Generic[T]):
 
     @classmethod
     def can_encode(cls, payload: Any) -> bool:
-        """Whether this codec encodes a value for which no content type or annotation names one. No, unless a subclass says otherwise."""
+        """Whether this codec encodes a value for which no content type or annotation names one. No, unless a
+        subclass says otherwise."""
         return False
 
 
 class InputCodec(Codec[T]):
-    """Turns a Python value into one tensor, and back. Subclass it for a content type of your own: `InferenceServer(codecs=[YourCodec])`.
+    """Turns a Python value into one tensor, and back. Subclass it for a content type of your own:
+    `InferenceServer(codecs=[YourCodec])`.
 
-    A subclass sets `content_type` and defines `encode_input` and `decode_input`. `encode_output` and `decode_output` call these, unless
-    the subclass defines them too.
+    A subclass sets `content_type` and defines `encode_input` and `decode_input`. `encode_output` and
+    `decode_output` call these, unless the subclass defines them too.
 
     Specification: Input Codecs.
     """
@@ -67,8 +71,8 @@ class InputCodec(Codec[T]):
         Args:
             name: The tensor's name.
             payload: The value.
-            use_bytes: For code written for MLServer, where it chooses between `bytes` and `str` elements. It has no effect: a
-                `Tensor` always holds `bytes`, and its JSON always strings.
+            use_bytes: For code written for MLServer, where it chooses between `bytes` and `str` elements. It
+                has no effect: a `Tensor` always holds `bytes`, and its JSON always strings.
 
         Raises:
             TypeError: This codec does not encode values of this type.
@@ -81,9 +85,10 @@ class InputCodec(Codec[T]):
         """The value of an input tensor.
 
         Raises:
-            InferenceError: The tensor does not hold such a value; the text says what it holds. Codecs of your own may raise
-                ValueError too: the server answers 400 with its text. Any other exception counts as a mistake in the codec: it is
-                logged and answered 500 without its text. So turn what other libraries raise for bad bytes into ValueError.
+            InferenceError: The tensor does not hold such a value; the text says what it holds. Codecs of your
+                own may raise ValueError too: the server answers 400 with its text. Any other exception counts
+                as a mistake in the codec: it is logged and answered 500 without its text. So turn what other
+                libraries raise for bad bytes into ValueError.
         """
         raise NotImplementedError
 
@@ -97,7 +102,8 @@ class InputCodec(Codec[T]):
         """The value of an output tensor, as `decode_input`.
 
         Raises:
-            InferenceError: The tensor does not hold such a value. The server that answered is at fault, so the status is 502.
+            InferenceError: The tensor does not hold such a value. The server that answered is at fault, so
+                the status is 502.
         """
         with raise_invalid_response():
             return cls.decode_input(response_output)
@@ -115,13 +121,14 @@ class ListCodec(InputCodec[list[V]]):
             return False
         # for most other lists, the first element is enough
         return not payload or (
-            isinstance(payload[0], element_type) and all(issubclass(kind, element_type) for kind in set(map(type, payload)))
+            isinstance(payload[0], element_type)
+            and all(issubclass(kind, element_type) for kind in set(map(type, payload)))
         )
 
 
 class RequestCodec(Codec[T]):
-    """Turns a Python value into a whole request or response, and back. A subclass sets `content_type` and defines the four
-    methods that encode and decode.
+    """Turns a Python value into a whole request or response, and back. A subclass sets `content_type` and
+    defines the four methods that encode and decode.
 
     Specification: Request Codecs.
     """
@@ -145,12 +152,15 @@ class RequestCodec(Codec[T]):
         """The value of a request.
 
         Raises:
-            InferenceError: The request does not hold such a value. For ValueError and other exceptions see `InputCodec.decode_input`.
+            InferenceError: The request does not hold such a value. For ValueError and other exceptions see
+                `InputCodec.decode_input`.
         """
         raise NotImplementedError
 
     @classmethod
-    def encode_response(cls, model_name: str, payload: T, model_version: str | None = None, use_bytes: bool = True) -> InferenceResponse:
+    def encode_response(
+        cls, model_name: str, payload: T, model_version: str | None = None, use_bytes: bool = True
+    ) -> InferenceResponse:
         """A value as a response of a model, with its name and version; otherwise as `encode_request`."""
         raise NotImplementedError
 
@@ -159,28 +169,32 @@ class RequestCodec(Codec[T]):
         """The value of a response.
 
         Raises:
-            InferenceError: The response does not hold such a value. The server that answered is at fault, so the status is 502.
+            InferenceError: The response does not hold such a value. The server that answered is at fault, so
+                the status is 502.
         """
         raise NotImplementedError
 
     @classmethod
     def take_out(cls, payload: T, names: Collection[str]) -> tuple[T, dict[str, Any]]:
-        """Split a result: some of its values, such as columns of a frame, become outputs with content types of their own.
+        """Split a result: some of its values, such as columns of a frame, become outputs with content types
+        of their own.
 
         Args:
             payload: The result. Do not change it.
             names: The outputs for which the model's declaration or the request names a content type.
 
         Returns:
-            What is left for `encode_response`, and the values that were taken out, by name. Unless a subclass defines this, nothing
-            is taken out, and an output with another content type is made from the one that `encode_response` writes.
+            What is left for `encode_response`, and the values that were taken out, by name. Unless a subclass
+            defines this, nothing is taken out, and an output with another content type is made from the one
+            that `encode_response` writes.
         """
         return payload, {}
 
 
 @contextmanager
 def raise_invalid_response() -> Iterator[None]:
-    """Raise `InvalidRequest` as `InvalidResponse`: if a response is wrong, the server that sent it is at fault."""
+    """Raise `InvalidRequest` as `InvalidResponse`: if a response is wrong, the server that sent it is at
+    fault."""
     try:
         yield
     except InvalidRequest as error:
@@ -211,9 +225,13 @@ class SingleTensorCodec(RequestCodec[T]):
         return value
 
     @classmethod
-    def encode_response(cls, model_name: str, payload: T, model_version: str | None = None, use_bytes: bool = True) -> InferenceResponse:
+    def encode_response(
+        cls, model_name: str, payload: T, model_version: str | None = None, use_bytes: bool = True
+    ) -> InferenceResponse:
         tensor = cls.input_codec.encode_output("output-1", payload, use_bytes)
-        return InferenceResponse([tensor], {"content_type": cls.content_type}, model_name=model_name, model_version=model_version)
+        return InferenceResponse(
+            [tensor], {"content_type": cls.content_type}, model_name=model_name, model_version=model_version
+        )
 
     @classmethod
     def decode_response(cls, response: InferenceResponse) -> T:
@@ -226,7 +244,8 @@ def _get_only(tensors: list[Tensor], content_type: str) -> Tensor:
     if len(tensors) != 1:
         names = [tensor.name for tensor in tensors]
         raise InvalidRequest(
-            f"the content_type {content_type!r} is for a request or response of one tensor, but there are {len(tensors)}: {show(names)}"
+            f"the content_type {content_type!r} is for a request or response of one tensor, but there are "
+            f"{len(tensors)}: {show(names)}"
         )
     return tensors[0]
 
@@ -242,12 +261,16 @@ def find_class(module: str, name: str) -> type | tuple[()]:
     return cls
 
 
-def encode_elements(name: str, payload: Sequence[V] | Array, encode: Callable[[V], bytes], content_type: str) -> Tensor:
+def encode_elements(
+    name: str, payload: Sequence[V] | Array, encode: Callable[[V], bytes], content_type: str
+) -> Tensor:
     """A list, or an empty array of any shape, as a BYTES tensor of shape [N]."""
     if isinstance(payload, ndarray) and not payload.size:
         payload = []
     if isinstance(payload, (str, bytes)) or not isinstance(payload, Sequence):
-        raise TypeError(f"tensor {name!r}: the content_type {content_type!r} is for a list, but this is {show(payload)}")
+        raise TypeError(
+            f"tensor {name!r}: the content_type {content_type!r} is for a list, but this is {show(payload)}"
+        )
     elements: list[bytes] = []
     try:
         elements.extend(map(encode, payload))
@@ -258,7 +281,9 @@ def encode_elements(name: str, payload: Sequence[V] | Array, encode: Callable[[V
     return make_tensor(name, object_array(elements, (len(elements),)), {"content_type": content_type})
 
 
-def decode_elements(tensor: Tensor, decode: Callable[[bytes], V], content_type: str, expected: str) -> list[V]:
+def decode_elements(
+    tensor: Tensor, decode: Callable[[bytes], V], content_type: str, expected: str
+) -> list[V]:
     """The elements of a BYTES tensor of shape [N] or [N, 1]."""
     elements = bytes_of(tensor, content_type)
     values: list[V] = []
@@ -267,7 +292,8 @@ def decode_elements(tensor: Tensor, decode: Callable[[bytes], V], content_type: 
     except ValueError as error:
         index = len(values)  # the values before the one that raised
         raise InvalidRequest(
-            f"tensor {show(tensor.name)}: element {index} is {show(elements[index])}, which is not {expected} "
+            f"tensor {show(tensor.name)}: element {index} is {show(elements[index])}, which is not "
+            f"{expected} "
             f"as the content_type {content_type!r} needs: {error}"
         ) from None
     return values
@@ -276,6 +302,8 @@ def decode_elements(tensor: Tensor, decode: Callable[[bytes], V], content_type: 
 def bytes_of(tensor: Tensor, target: str) -> list[bytes]:
     """The elements of a BYTES tensor of shape [N] or [N, 1], not decoded."""
     if tensor.datatype != "BYTES":
-        raise InvalidRequest(f"tensor {show(tensor.name)} has datatype {tensor.datatype}: expected BYTES for {target!r}")
+        raise InvalidRequest(
+            f"tensor {show(tensor.name)} has datatype {tensor.datatype}: expected BYTES for {target!r}"
+        )
     elements: list[bytes] = rows_of(tensor, target).tolist()
     return elements

@@ -1,4 +1,5 @@
-"""The dtype of a column of a data frame: a parameter of its tensor, if the values do not show it. Knows no pandas but its version.
+"""The dtype of a column of a data frame: a parameter of its tensor, if the values do not show it. Knows no
+pandas but its version.
 
 Specification: Content Types, Pandas DataFrame; NaN values.
 """
@@ -25,18 +26,24 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DTYPE: Final = "pd_dtype"
-"""Parameter with the dtype of a column, if its values do not show it. MLServer's clients neither write nor read it."""
+"""Parameter with the dtype of a column, if its values do not show it. MLServer's clients neither write nor
+read it."""
 
 MASKED: Final = {
     "boolean": np.dtype("?"),
-    **{f"{sign}Int{bits}": np.dtype(f"{kind}{bits // 8}") for sign, kind in (("", "i"), ("U", "u")) for bits in (8, 16, 32, 64)},
+    **{
+        f"{sign}Int{bits}": np.dtype(f"{kind}{bits // 8}")
+        for sign, kind in (("", "i"), ("U", "u"))
+        for bits in (8, 16, 32, 64)
+    },
     "Float32": np.dtype("f4"),
     "Float64": np.dtype("f8"),
 }
 """pandas' nullable dtypes, and the numpy dtypes of their values."""
 
 OBJECTS_WITH_NAN: Final = "object[NaN]"
-"""A column of objects in which a missing value is NaN, as `read_csv` has it, and not None. pandas calls the dtype `object`."""
+"""A column of objects in which a missing value is NaN, as `read_csv` has it, and not None. pandas calls the
+dtype `object`."""
 
 OBJECT_DTYPES: Final = ("object", OBJECTS_WITH_NAN)
 
@@ -56,9 +63,13 @@ READ_AS: Final[Mapping[str, tuple[str, ...]]] = {
     StringCodec.content_type: (StringCodec.content_type, PandasJSONCodec.content_type),
     PandasJSONCodec.content_type: (PandasJSONCodec.content_type, StringCodec.content_type),
 }
-"""The content types that a column of a declared one may have: texts with missing ones are `pd_json`, and without `str`."""
+"""The content types that a column of a declared one may have: texts with missing ones are `pd_json`, and
+without `str`."""
 
-MISSING: Final[Mapping[object, bytes]] = {PandasJSONCodec.content_type: b"null", DatetimeCodec.content_type: b"NaT"}
+MISSING: Final[Mapping[object, bytes]] = {
+    PandasJSONCodec.content_type: b"null",
+    DatetimeCodec.content_type: b"NaT",
+}
 """A missing value, for each content type that has one."""
 
 MISSABLE: Final = (*MISSING, StringCodec.content_type, None)
@@ -71,14 +82,16 @@ FIXED_ZONE: Final = re.compile("UTC|(?:UTC)?[+-](?:[01][0-9]|2[0-3]):[0-5][0-9]"
 
 
 def is_pandas_3() -> bool:
-    """Whether pandas is 3 or later: strings are of the dtype `str` by default, and dates need not be in nanoseconds."""
+    """Whether pandas is 3 or later: strings are of the dtype `str` by default, and dates need not be in
+    nanoseconds."""
     import pandas as pd
 
     return not pd.__version__.startswith("2.")
 
 
 def find_default_dtype(content_type: object) -> str | None:
-    """The dtype of a column of this content type without `pd_dtype`. Strings are `object` in pandas 2 and `str` in pandas 3."""
+    """The dtype of a column of this content type without `pd_dtype`. Strings are `object` in pandas 2 and
+    `str` in pandas 3."""
     if content_type in (None, DatetimeCodec.content_type):
         return None
     return "str" if is_pandas_3() and content_type != Base64Codec.content_type else "object"
@@ -88,7 +101,8 @@ _list_zones: Final = cache(zoneinfo.available_timezones)
 
 
 def is_known_zone(zone: str) -> bool:
-    """Whether a zone is fixed, or zoneinfo knows it. No other may reach pandas, which lets dateutil open any file that a zone names."""
+    """Whether a zone is fixed, or zoneinfo knows it. No other may reach pandas, which lets dateutil open any
+    file that a zone names."""
     return FIXED_ZONE.fullmatch(zone) is not None or zone in _list_zones()
 
 
@@ -104,20 +118,33 @@ def to_points(dates: pd.Series[Any]) -> Array:
 
 
 def holds_missing(tensor: Tensor, dtype: np.dtype[Any]) -> bool:
-    """Whether a tensor is how a frame's nullable column of this dtype, or one of categories, is sent if values are missing."""
+    """Whether a tensor is how a frame's nullable column of this dtype, or one of categories, is sent if
+    values are missing."""
     parameters = tensor.parameters
     masked = MASKED.get(str(parameters.get(DTYPE)))  # None is no dtype, but numpy takes it for that of floats
     is_nullable = parameters.get(DTYPE) == CATEGORY if masked is None else masked == dtype
-    return tensor.array.dtype.hasobject and is_nullable and parameters.get("content_type") == PandasJSONCodec.content_type
+    return (
+        tensor.array.dtype.hasobject
+        and is_nullable
+        and parameters.get("content_type") == PandasJSONCodec.content_type
+    )
 
 
 def explain_column(tensor: Tensor, spec: TensorSpec) -> str:
     """How a column gets the declared datatype, which it does not have."""
-    if tensor.parameters.get("content_type") == PandasJSONCodec.content_type and spec.dtype.kind in "biu" and spec.pd_dtype is None:
+    if (
+        tensor.parameters.get("content_type") == PandasJSONCodec.content_type
+        and spec.dtype.kind in "biu"
+        and spec.pd_dtype is None
+    ):
         masked = next(name for name, dtype in MASKED.items() if dtype == spec.dtype)
-        return f'only a column that the model declares with pd_dtype="{masked}", as specs_of does for that dtype, may miss values'
+        return (
+            f'only a column that the model declares with pd_dtype="{masked}", as specs_of does for that '
+            "dtype, may miss values"
+        )
     dtype = spec.pd_dtype
-    if dtype in (None, "str", *OBJECT_DTYPES):  # `str` would write missing ones as texts, and objects are sent as what each of them is
+    # `str` would write missing ones as texts, and objects are sent as what each of them is
+    if dtype in (None, "str", *OBJECT_DTYPES):
         dtype = "string" if spec.dtype.hasobject else str(spec.dtype)
     if dtype == CATEGORY:
         return f"in pandas, send a column of the categories {spec.pd_categories}"
@@ -141,4 +168,6 @@ def has_declared_type(tensor: Tensor, spec: TensorSpec) -> bool:
 def make_string_parameters(dtype: str) -> Parameters:
     """The parameters of a column of strings of the dtype with this name."""
     parameters: Parameters = {"content_type": StringCodec.content_type}
-    return parameters if dtype == find_default_dtype(StringCodec.content_type) else {**parameters, DTYPE: dtype}
+    return (
+        parameters if dtype == find_default_dtype(StringCodec.content_type) else {**parameters, DTYPE: dtype}
+    )

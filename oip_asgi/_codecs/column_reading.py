@@ -49,14 +49,24 @@ Decode: TypeAlias = Callable[[Tensor], Any]
 
 
 def apply_declaration(tensor: Tensor, spec: TensorSpec | None) -> Tensor:
-    """Give a column of a request the parameters that are declared. Raises InvalidRequest if its values are of another kind."""
+    """Give a column of a request the parameters that are declared. Raises InvalidRequest if its values are of
+    another kind."""
     if spec is None or not (spec.parameters or tensor.parameters):
         return tensor
-    here, declared, sent = f"input {show(tensor.name)}", spec.content_type, tensor.parameters.get("content_type")
+    here, declared, sent = (
+        f"input {show(tensor.name)}",
+        spec.content_type,
+        tensor.parameters.get("content_type"),
+    )
     array, parameters = tensor.array, spec.complete(tensor.parameters)
     readable = READ_AS.get(str(declared), (str(declared),))
     is_another = sent is not None and declared is not None and sent != declared
-    is_missing = is_another and sent in MISSING and declared in MISSABLE and all(text.strip() == MISSING[sent] for text in array.ravel())
+    is_missing = (
+        is_another
+        and sent in MISSING
+        and declared in MISSABLE
+        and all(text.strip() == MISSING[sent] for text in array.ravel())
+    )
     if is_missing:
         # nothing shows what a column without any value is one of
         sent = str(declared if declared in MISSING else PandasJSONCodec.content_type)
@@ -65,29 +75,41 @@ def apply_declaration(tensor: Tensor, spec: TensorSpec | None) -> Tensor:
         sent, parameters = declared, {**parameters, "content_type": str(declared)}
     if is_another and sent not in readable:
         raise InvalidRequest(
-            f"{here} has the content_type {show(sent)}, but the model declares {show(declared)}: expected {' or '.join(readable)}, or none"
+            f"{here} has the content_type {show(sent)}, but the model declares {show(declared)}: expected "
+            f"{' or '.join(readable)}, or none"
         )
-    are_texts = declared == StringCodec.content_type or (declared is None and spec.dtype.hasobject and spec.other_datatypes is None)
+    are_texts = declared == StringCodec.content_type or (
+        declared is None and spec.dtype.hasobject and spec.other_datatypes is None
+    )
     if sent == PandasJSONCodec.content_type and are_texts:
         for index, text in enumerate(() if is_missing else array.ravel()):
             if text.strip() != b"null" and text.strip()[:1] != b'"':
-                raise InvalidRequest(f"{here}: element {index} is {show(text.strip())}: expected the JSON text of a string, or null")
+                raise InvalidRequest(
+                    f"{here}: element {index} is {show(text.strip())}: expected the JSON text of a string, "
+                    "or null"
+                )
         # nulls alone would not show that it is one of strings
         parameters = {DTYPE: str(find_default_dtype(StringCodec.content_type)), **parameters}
     return make_tensor(tensor.name, array, parameters)
 
 
-def read_series(tensor: Tensor, content_type: str | None, decoders: Mapping[str, Decode], spec: TensorSpec | None) -> pd.Series[Any]:
-    """A tensor as a `pandas.Series` with its name and the declared dtype, read as `content_type`, or as its own if that is None."""
+def read_series(
+    tensor: Tensor, content_type: str | None, decoders: Mapping[str, Decode], spec: TensorSpec | None
+) -> pd.Series[Any]:
+    """A tensor as a `pandas.Series` with its name and the declared dtype, read as `content_type`, or as its
+    own if that is None."""
     import pandas as pd
 
-    parameters = tensor.parameters if content_type is None else {**tensor.parameters, "content_type": content_type}
+    parameters = (
+        tensor.parameters if content_type is None else {**tensor.parameters, "content_type": content_type}
+    )
     column = apply_declaration(make_tensor(tensor.name, tensor.array, parameters), spec)
     return pd.Series(read_column(column, decoders), name=tensor.name, copy=True)
 
 
 def read_column(tensor: Tensor, decoders: Mapping[str, Decode]) -> Any:
-    """A tensor of shape `[N]` or `[N, 1]` as something that a frame takes as a column: an array or a `pandas.Series`."""
+    """A tensor of shape `[N]` or `[N, 1]` as something that a frame takes as a column: an array or a
+    `pandas.Series`."""
     content_type: Any = tensor.parameters.get("content_type")
     if content_type in decoders:
         column: Any = _decode_column(decoders[content_type], tensor, content_type)
@@ -95,7 +117,9 @@ def read_column(tensor: Tensor, decoders: Mapping[str, Decode]) -> Any:
         column = _COLUMNS[content_type](tensor)
     else:
         types = ", ".join([*filter(None, _COLUMNS), *decoders])
-        raise InvalidRequest(f"column {show(tensor.name)} has the content_type {show(content_type)}: expected one of {types}")
+        raise InvalidRequest(
+            f"column {show(tensor.name)} has the content_type {show(content_type)}: expected one of {types}"
+        )
     return _to_dtype(column, tensor, decoders) if DTYPE in tensor.parameters else column
 
 
@@ -107,11 +131,15 @@ def _decode_column(decode: Decode, tensor: Tensor, content_type: str) -> Any:
         raise InvalidRequest(f"{here} of the content_type {show(content_type)}: {error}") from error
     if not isinstance(decoded, Iterable):
         raise InvalidRequest(
-            f"{here}: its content_type {show(content_type)} does not make a list of it: {type(decoded).__name__!r} object is not iterable"
+            f"{here}: its content_type {show(content_type)} does not make a list of it: "
+            f"{type(decoded).__name__!r} object is not iterable"
         )
     values = list(decoded)
     if len(values) != rows:
-        raise InvalidRequest(f"{here} has {rows} rows, but its content_type {show(content_type)} makes {len(values)} values of them")
+        raise InvalidRequest(
+            f"{here} has {rows} rows, but its content_type {show(content_type)} makes {len(values)} values "
+            "of them"
+        )
     return _make_objects(values)
 
 
@@ -142,12 +170,19 @@ def _read_json(tensor: Tensor) -> Any:
         try:
             return pd.Series(pd.array(values, dtype=dtype))
         except (TypeError, ValueError, OverflowError) as error:
-            raise InvalidRequest(f"column {show(tensor.name)} cannot be {dtype}, as its {DTYPE} says: {error}") from None
-    return pd.Series(values) if values and dtype not in OBJECT_DTYPES and classes <= {str, NoneType} else _make_objects(values)
+            raise InvalidRequest(
+                f"column {show(tensor.name)} cannot be {dtype}, as its {DTYPE} says: {error}"
+            ) from None
+    return (
+        pd.Series(values)
+        if values and dtype not in OBJECT_DTYPES and classes <= {str, NoneType}
+        else _make_objects(values)
+    )
 
 
 def _read_datetimes(tensor: Tensor) -> Any:
-    """Dates in the unit that pandas would choose: nanoseconds in pandas 2 if they reach, else at least microseconds."""
+    """Dates in the unit that pandas would choose: nanoseconds in pandas 2 if they reach, else at least
+    microseconds."""
     import pandas as pd
 
     points, are_zoned = read_points(tensor)
@@ -158,7 +193,9 @@ def _read_datetimes(tensor: Tensor) -> Any:
 
 _COLUMNS: Final[Mapping[str | None, Decode]] = {
     None: lambda tensor: _read_strings(tensor) if tensor.datatype == "BYTES" else _read_numbers(tensor, "pd"),
-    "np": lambda tensor: _make_objects(bytes_of(tensor, "np")) if tensor.datatype == "BYTES" else _read_numbers(tensor, "np"),
+    "np": lambda tensor: (
+        _make_objects(bytes_of(tensor, "np")) if tensor.datatype == "BYTES" else _read_numbers(tensor, "np")
+    ),
     "str": _read_strings,
     "base64": lambda tensor: _make_objects(Base64Codec.decode_input(tensor)),
     "datetime": _read_datetimes,
@@ -171,16 +208,23 @@ def _to_dtype(column: Any, tensor: Tensor, decoders: Mapping[str, Decode]) -> An
     import pandas as pd
 
     dtype: Any = tensor.parameters[DTYPE]
-    here, cannot = f"column {show(tensor.name)}", f"column {show(tensor.name)} cannot be {dtype}, as its {DTYPE} says"
+    here, cannot = (
+        f"column {show(tensor.name)}",
+        f"column {show(tensor.name)} cannot be {dtype}, as its {DTYPE} says",
+    )
     if not is_dtype(dtype):
         raise InvalidRequest(f"{here} has the {DTYPE} {show(dtype)}: expected {KNOWN_DTYPES}")
     if dtype == OBJECTS_WITH_NAN:
-        column, dtype = _make_objects([np.nan if value is None else value for value in pd.Series(column).tolist()]), "object"
+        column, dtype = (
+            _make_objects([np.nan if value is None else value for value in pd.Series(column).tolist()]),
+            "object",
+        )
     dates = DATETIME.fullmatch(dtype)
     zone = dates[1] if dates else None
     if zone is not None and not is_known_zone(zone):
         raise InvalidRequest(
-            f"{cannot}: expected UTC, an offset such as UTC+02:00, or a name that Python's zoneinfo knows, such as Europe/Amsterdam"
+            f"{cannot}: expected UTC, an offset such as UTC+02:00, or a name that Python's zoneinfo knows, "
+            "such as Europe/Amsterdam"
         )
     series = pd.Series(column)
     if dtype == CATEGORY and CATEGORIES in tensor.parameters:
@@ -217,13 +261,18 @@ def _can_become(series: pd.Series[Any], dtype: str) -> bool:
 
 
 def _check_zone(series: pd.Series[Any], zone: object) -> None:
-    """Refuse dates without an offset for a column with a time zone, and the opposite: which moment each is would be a guess."""
+    """Refuse dates without an offset for a column with a time zone, and the opposite: which moment each is
+    would be a guess."""
     has_zone = find_zone(series) is not None
     if has_zone and zone is None:
-        raise ValueError("its dates have an offset from UTC, such as Z: send them without one, in the time zone that the model expects")
+        raise ValueError(
+            "its dates have an offset from UTC, such as Z: send them without one, in the time zone that the "
+            "model expects"
+        )
     if not has_zone and zone is not None and series.notna().any():
         raise ValueError(
-            "its dates have no offset from UTC: send each with its own, such as 2026-01-31T09:30:00+01:00, or Z for UTC itself"
+            "its dates have no offset from UTC: send each with its own, such as 2026-01-31T09:30:00+01:00, "
+            "or Z for UTC itself"
         )
 
 
@@ -233,7 +282,9 @@ def _localize_dates(series: pd.Series[Any], zone: str) -> pd.Series[Any]:
     if zone != "UTC" and not (are_between(points - day, *CALENDAR) and are_between(points + day, *CALENDAR)):
         raise ValueError("some are too near to the ends of the years 1 to 9999 for a time zone")
     if not is_pandas_3() and not FIXED_ZONE.fullmatch(zone) and (points < NANOSECONDS[0]).any():
-        raise ValueError("some are before 1678, and pandas 2 has no time zones for them but UTC and fixed offsets")
+        raise ValueError(
+            "some are before 1678, and pandas 2 has no time zones for them but UTC and fixed offsets"
+        )
     return series if find_zone(series) is not None else series.dt.tz_localize("UTC")
 
 
@@ -251,11 +302,20 @@ def _to_categories(series: pd.Series[Any], tensor: Tensor, decoders: Mapping[str
         unknown = np.flatnonzero((codes < 0) & series.notna().to_numpy())
         if len(unknown):
             raise ValueError(f"row {unknown[0]} is {show(series.iloc[unknown[0]])}, which is not one of them")
-        if (codes < 0).any() and categories.dtype == object and any(isinstance(each, (bytes, datetime)) for each in categories):
-            raise ValueError("a value is missing, and categories of bytes, or of dates as objects, cannot be sent back with missing values")
+        if (
+            (codes < 0).any()
+            and categories.dtype == object
+            and any(isinstance(each, (bytes, datetime)) for each in categories)
+        ):
+            raise ValueError(
+                "a value is missing, and categories of bytes, or of dates as objects, cannot be sent back "
+                "with missing values"
+            )
         return pd.Series(pd.Categorical.from_codes(codes, categories=categories, ordered=ordered))
     except (TypeError, ValueError, NotImplementedError, OverflowError) as error:
-        raise InvalidRequest(f"column {show(tensor.name)} cannot have the categories in its {CATEGORIES}: {error}") from None
+        raise InvalidRequest(
+            f"column {show(tensor.name)} cannot have the categories in its {CATEGORIES}: {error}"
+        ) from None
 
 
 def _find_codes(series: pd.Series[Any], categories: Any) -> Array:

@@ -1,5 +1,5 @@
-"""A column of a data frame -> a tensor, with its dtype and categories as parameters. Python code runs for single cells only if they are
-Python objects.
+"""A column of a data frame -> a tensor, with its dtype and categories as parameters. Python code runs for
+single cells only if they are Python objects.
 
 Specification: Content Types, Pandas DataFrame; NaN values.
 """
@@ -15,7 +15,17 @@ import numpy as np
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import Tensor, make_tensor
 from .column_categories import CATEGORIES, MOST_CATEGORIES, describe_categories
-from .column_dtypes import CATEGORY, DTYPE, MASKED, MISSABLE, OBJECTS_WITH_NAN, find_default_dtype, find_zone, is_known_zone, to_points
+from .column_dtypes import (
+    CATEGORY,
+    DTYPE,
+    MASKED,
+    MISSABLE,
+    OBJECTS_WITH_NAN,
+    find_default_dtype,
+    find_zone,
+    is_known_zone,
+    to_points,
+)
 from .dates import CALENDAR, DatetimeCodec, are_between
 from .plain import Base64Codec, PandasJSONCodec, StringCodec
 
@@ -24,14 +34,24 @@ if TYPE_CHECKING:
 
 
 def write_objects(tensor: Tensor, spec: TensorSpec) -> Tensor:
-    """A column of numbers or booleans as JSON texts, if it is declared as one of objects, as it is with other values. One of NaN alone, as
-    pandas has a column without any value, also if strings or dates are declared."""
+    """A column of numbers or booleans as JSON texts, if it is declared as one of objects, as it is with other
+    values. One of NaN alone, as pandas has a column without any value, also if strings or dates are
+    declared."""
     array = tensor.array
-    if not spec.dtype.hasobject or array.ndim != 1 or array.dtype.hasobject or "content_type" in tensor.parameters:
+    if (
+        not spec.dtype.hasobject
+        or array.ndim != 1
+        or array.dtype.hasobject
+        or "content_type" in tensor.parameters
+    ):
         return tensor
     if array.dtype.kind == "f" and spec.content_type in MISSABLE and np.isnan(array).all():
         return PandasJSONCodec.encode_input(tensor.name, [None] * len(array))
-    return PandasJSONCodec.encode_input(tensor.name, array.tolist()) if spec.content_type == PandasJSONCodec.content_type else tensor
+    return (
+        PandasJSONCodec.encode_input(tensor.name, array.tolist())
+        if spec.content_type == PandasJSONCodec.content_type
+        else tensor
+    )
 
 
 def column_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
@@ -44,7 +64,9 @@ def column_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
     if dtype in ("str", "string", "object"):
         tensor = _write_object_column(name, series)
         dtype = OBJECTS_WITH_NAN if misses_nan(series) else dtype
-        is_clear = dtype == find_default_dtype(tensor.parameters.get("content_type")) and not (dtype == "str" and series.isna().all())
+        is_clear = dtype == find_default_dtype(tensor.parameters.get("content_type")) and not (
+            dtype == "str" and series.isna().all()
+        )
         return tensor if is_clear else _add_parameters(tensor, dtype)
     if dtype in MASKED:
         return _add_parameters(_write_masked_column(name, series, MASKED[dtype]), dtype)
@@ -55,11 +77,15 @@ def column_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
     own = to_own_dtype(series)
     if own is not series:
         return column_to_tensor(name, own)
-    raise TypeError(f"column {name!r} has dtype {dtype}, for which the protocol has no form: convert it with astype, such as to str")
+    raise TypeError(
+        f"column {name!r} has dtype {dtype}, for which the protocol has no form: convert it with astype, "
+        "such as to str"
+    )
 
 
 def to_own_dtype(series: pd.Series[Any]) -> pd.Series[Any]:
-    """A column that is sparse, or that pyarrow keeps, with the dtype that numpy or pandas itself has for its values; others as they are."""
+    """A column that is sparse, or that pyarrow keeps, with the dtype that numpy or pandas itself has for its
+    values; others as they are."""
     import pandas as pd
 
     column, dtype = cast("Any", series), cast("Any", series.dtype)
@@ -72,7 +98,11 @@ def to_own_dtype(series: pd.Series[Any]) -> pd.Series[Any]:
         masked = next(name for name, numpy_dtype in MASKED.items() if numpy_dtype == dtype.numpy_dtype)
         return pd.Series(column.astype(masked).array)  # numpy has integers and booleans without missing ones
     values = column.array.__arrow_array__()
-    return pd.Series(values.to_pylist(), dtype=object) if values.type.num_fields else pd.Series(values.to_pandas())
+    return (
+        pd.Series(values.to_pylist(), dtype=object)
+        if values.type.num_fields
+        else pd.Series(values.to_pandas())
+    )
 
 
 def misses_nan(series: pd.Series[Any]) -> bool:
@@ -97,16 +127,22 @@ def _write_masked_column(name: str, series: pd.Series[Any], dtype: np.dtype[Any]
 def _write_json(name: str, series: pd.Series[Any]) -> Tensor:
     """A column as `pd_json`, with null for missing values."""
     missing = series.isna().to_numpy()
-    return PandasJSONCodec.encode_input(name, [None if gone else value for value, gone in zip(series.tolist(), missing, strict=True)])
+    return PandasJSONCodec.encode_input(
+        name, [None if gone else value for value, gone in zip(series.tolist(), missing, strict=True)]
+    )
 
 
 def _write_date_column(name: str, series: pd.Series[Any]) -> Tensor:
     points = to_points(series)
     if not are_between(points, *CALENDAR):
-        raise ValueError(f"column {name!r} has a date outside of the years 1 to 9999, the only ones of ISO 8601")
+        raise ValueError(
+            f"column {name!r} has a date outside of the years 1 to 9999, the only ones of ISO 8601"
+        )
     missing = np.isnat(points)
     # the coarsest unit of those that isoformat() writes, as long as no digit is lost
-    unit = next((unit for unit in ("s", "us") if ((points.astype(f"M8[{unit}]") == points) | missing).all()), "ns")
+    unit = next(
+        (unit for unit in ("s", "us") if ((points.astype(f"M8[{unit}]") == points) | missing).all()), "ns"
+    )
     texts = points.astype(f"M8[{unit}]").astype("S")
     if find_zone(series) is not None:
         texts = np.where(missing, texts, np.strings.add(texts, b"+00:00"))
@@ -114,18 +150,23 @@ def _write_date_column(name: str, series: pd.Series[Any]) -> Tensor:
 
 
 def _name_dates(series: pd.Series[Any]) -> str:
-    """The name of a dtype of dates, for `pd_dtype`. For a zone whose name is not known, it has the offset, or UTC."""
+    """The name of a dtype of dates, for `pd_dtype`. For a zone whose name is not known, it has the offset, or
+    UTC."""
     dtype: Any = series.dtype
     zone = find_zone(series)
     if zone is None:
         return str(dtype)
     offset = zone.utcoffset(None)
-    names = [*([] if isinstance(zone, timezone) else [str(zone)]), *([] if offset is None else [str(timezone(offset))])]
+    names = [
+        *([] if isinstance(zone, timezone) else [str(zone)]),
+        *([] if offset is None else [str(timezone(offset))]),
+    ]
     return f"datetime64[{dtype.unit}, {next(filter(is_known_zone, names), 'UTC')}]"
 
 
 def _write_object_column(name: str, series: pd.Series[Any]) -> Tensor:
-    """Strings as `str`, bytes as `base64`, datetimes as `datetime`, floats as numbers, and mixed or missing values as `pd_json`."""
+    """Strings as `str`, bytes as `base64`, datetimes as `datetime`, floats as numbers, and mixed or missing
+    values as `pd_json`."""
     values = series.tolist()
     classes = set(map(type, values))
     there = classes - {NoneType}
@@ -135,7 +176,9 @@ def _write_object_column(name: str, series: pd.Series[Any]) -> Tensor:
         return Base64Codec.encode_input(name, values)
     if there and all(issubclass(cls, datetime) for cls in there):  # pandas' NaT is a datetime too
         missing = series.isna().to_numpy()
-        texts = DatetimeCodec.encode_input(name, [value for value, gone in zip(values, missing, strict=True) if not gone])
+        texts = DatetimeCodec.encode_input(
+            name, [value for value, gone in zip(values, missing, strict=True) if not gone]
+        )
         elements = np.full(len(values), b"NaT", object)
         elements[~missing] = texts.array
         return make_tensor(name, elements, texts.parameters)
@@ -148,7 +191,8 @@ def _write_object_column(name: str, series: pd.Series[Any]) -> Tensor:
 
 
 def _write_category_column(name: str, series: pd.Series[Any]) -> Tensor:
-    """A column of categories as its values. The categories are a parameter: all if they fit, else those that a row has if these fit."""
+    """A column of categories as its values. The categories are a parameter: all if they fit, else those that
+    a row has if these fit."""
     import pandas as pd
 
     described = None
@@ -159,7 +203,9 @@ def _write_category_column(name: str, series: pd.Series[Any]) -> Tensor:
         described = _describe(name, series)
     dtype = series.cat.categories.dtype
     # numpy has integers and booleans without missing ones
-    values = series.astype(object if series.isna().any() and dtype.kind in "biu" and isinstance(dtype, np.dtype) else dtype)
+    values = series.astype(
+        object if series.isna().any() and dtype.kind in "biu" and isinstance(dtype, np.dtype) else dtype
+    )
     tensor = _write_json(name, series) if series.isna().all() else column_to_tensor(name, pd.Series(values))
     parameters = {key: value for key, value in tensor.parameters.items() if key == "content_type"}
     more = {} if described is None else {CATEGORIES: described}

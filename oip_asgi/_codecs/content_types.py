@@ -1,6 +1,8 @@
-"""The content types of one server: its codecs, and which of them reads a tensor for a parameter. Knows no callables and no HTTP.
+"""The content types of one server: its codecs, and which of them reads a tensor for a parameter. Knows no
+callables and no HTTP.
 
-The content type that decides is the tensor's, else the request's, else the declared one, else the annotation's, else `np`.
+The content type that decides is the tensor's, else the request's, else the declared one, else the
+annotation's, else `np`.
 
 Specification: Content Types, Usage and Model Metadata.
 """
@@ -28,7 +30,14 @@ from .base import AnyInputCodec, AnyRequestCodec, InputCodec, RequestCodec, byte
 from .column_reading import Decode, apply_declaration, read_series
 from .dataframes import PandasCodec
 from .dates import DatetimeCodec
-from .plain import Base64Codec, NumpyCodec, NumpyRequestCodec, PandasJSONCodec, StringCodec, StringRequestCodec
+from .plain import (
+    Base64Codec,
+    NumpyCodec,
+    NumpyRequestCodec,
+    PandasJSONCodec,
+    StringCodec,
+    StringRequestCodec,
+)
 from .torch import TorchCodec
 
 # without type arguments, as Python spells such unions in another way since 3.14, and `help()` shows this one
@@ -46,7 +55,8 @@ _REQUEST_METHODS: Final = ("encode_request", "decode_request", "encode_response"
 
 
 class Scalar(NamedTuple):
-    """What a Python scalar, as in `threshold: float = 0.5`, is made of: a tensor of one element, or a request's parameter."""
+    """What a Python scalar, as in `threshold: float = 0.5`, is made of: a tensor of one element, or a
+    request's parameter."""
 
     datatypes: tuple[Datatype, ...]  # metadata shows the first of these
     content_types: tuple[str, ...]
@@ -68,14 +78,19 @@ def read_scalar(kind: type, tensor: Tensor) -> Any:
     """The only element of a tensor."""
     _check_datatype(kind, tensor, kind.__name__)
     if tensor.array.size != 1:
-        raise InvalidRequest(f"input {show(tensor.name)} has shape {list(tensor.shape)}: expected [1] or [] for {kind.__name__}")
+        raise InvalidRequest(
+            f"input {show(tensor.name)} has shape {list(tensor.shape)}: expected [1] or [] for "
+            f"{kind.__name__}"
+        )
     value = tensor.array.item()
     if kind is not str:
         return kind(value)
     try:
         return value.decode()
     except UnicodeDecodeError as error:
-        raise InvalidRequest(f"input {show(tensor.name)} is {show(value)}, which is not UTF-8: {error}") from None
+        raise InvalidRequest(
+            f"input {show(tensor.name)} is {show(value)}, which is not UTF-8: {error}"
+        ) from None
 
 
 def read_list(kind: type, tensor: Tensor) -> list[Any]:
@@ -87,7 +102,10 @@ def read_list(kind: type, tensor: Tensor) -> list[Any]:
 def _check_datatype(kind: type, tensor: Tensor, called: str) -> None:
     datatypes = SCALARS[kind].datatypes
     if tensor.datatype not in datatypes:
-        raise InvalidRequest(f"input {show(tensor.name)} has datatype {tensor.datatype}: expected {' or '.join(datatypes)} for {called}")
+        raise InvalidRequest(
+            f"input {show(tensor.name)} has datatype {tensor.datatype}: expected {' or '.join(datatypes)} "
+            f"for {called}"
+        )
 
 
 def read_scalar_parameter(kind: type, name: str, value: object) -> Any:
@@ -100,7 +118,8 @@ get_array: Final[Decode] = attrgetter("array")
 
 
 class Reader(msgspec.Struct, frozen=True, eq=False):
-    """How one parameter's tensor becomes its Python value: by the content type that the request says, else by `default`."""
+    """How one parameter's tensor becomes its Python value: by the content type that the request says, else by
+    `default`."""
 
     annotation: str
     """As text; empty if there is none."""
@@ -110,7 +129,8 @@ class Reader(msgspec.Struct, frozen=True, eq=False):
     datatypes: tuple[Datatype, ...] = ()
     """The only ones that can be read; empty for any."""
     metadata: tuple[Datatype, tuple[int, ...], str | None] | None = None
-    """The datatype, shape and content type for metadata of an input that is not declared; None if nothing is known."""
+    """The datatype, shape and content type for metadata of an input that is not declared; None if nothing is
+    known."""
     scalar: type | None = None
     """The Python type of one element, if the value is that and may come as a request's parameter too."""
     content_type: str | None = None
@@ -124,7 +144,8 @@ class Reader(msgspec.Struct, frozen=True, eq=False):
         if decode is None:
             types = ", ".join(self.by_content_type)
             raise InvalidRequest(
-                f"input {show(tensor.name)} has the content_type {show(content_type)}, which cannot become {self.annotation}, "
+                f"input {show(tensor.name)} has the content_type {show(content_type)}, which cannot become "
+                f"{self.annotation}, "
                 f"as the model takes it: expected {types}, or none"
             )
         try:
@@ -135,7 +156,9 @@ class Reader(msgspec.Struct, frozen=True, eq=False):
 
 def _make_scalar_reader(kind: type) -> Reader:
     read, (datatypes, content_types, *_) = partial(read_scalar, kind), SCALARS[kind]
-    return Reader(kind.__name__, read, dict.fromkeys(content_types, read), datatypes, (datatypes[0], (1,), None), kind)
+    return Reader(
+        kind.__name__, read, dict.fromkeys(content_types, read), datatypes, (datatypes[0], (1,), None), kind
+    )
 
 
 def _make_list_reader(kind: type) -> Reader:
@@ -162,14 +185,17 @@ class RequestReader(msgspec.Struct, frozen=True, eq=False):
     """The names of the inputs that are known, in their order."""
 
     def read(self, tensors: list[Tensor], request: InferenceRequest) -> Any:
-        """The value of some tensors of a request, in their order. A tensor without content type is read with the declared one."""
+        """The value of some tensors of a request, in their order. A tensor without content type is read with
+        the declared one."""
         if self.order and list(map(_get_name, tensors)) != self.order:
             positions = {name: position for position, name in enumerate(self.order)}
             tensors = sorted(tensors, key=lambda tensor: positions.get(tensor.name, len(positions)))
         if self.declared:
             tensors = [apply_declaration(tensor, self.declared.get(tensor.name)) for tensor in tensors]
         try:
-            return self.codec.decode_request(InferenceRequest(tensors, request.id, request.parameters, request.outputs, self.decoders))
+            return self.codec.decode_request(
+                InferenceRequest(tensors, request.id, request.parameters, request.outputs, self.decoders)
+            )
         except ValueError as error:
             raise InvalidRequest(f"the request: {error}") from error
 
@@ -179,8 +205,12 @@ class Codecs:
 
     def __init__(self, others: Sequence[AnyCodec] = ()) -> None:
         self._has_pandas = find_spec("pandas") is not None
-        self.inputs: dict[str, AnyInputCodec] = {codec.content_type: codec for codec in _INPUT_CODECS if self._is_usable(codec)}
-        self.requests: dict[str, AnyRequestCodec] = {codec.content_type: codec for codec in _REQUEST_CODECS if self._is_usable(codec)}
+        self.inputs: dict[str, AnyInputCodec] = {
+            codec.content_type: codec for codec in _INPUT_CODECS if self._is_usable(codec)
+        }
+        self.requests: dict[str, AnyRequestCodec] = {
+            codec.content_type: codec for codec in _REQUEST_CODECS if self._is_usable(codec)
+        }
         for codec in others:
             self._add(codec)
         self._others = list(filter(is_input_codec, others))
@@ -188,7 +218,9 @@ class Codecs:
         """Whether the user has added codecs, which may encode values that this package's do not."""
         self.request_only = tuple(name for name in self.requests if name not in self.inputs)
         """The content types that are for requests, not for a tensor, such as `pd`."""
-        self.of_columns = tuple(name for name in self.request_only if _is_kind_of(self.requests[name], PandasCodec))
+        self.of_columns = tuple(
+            name for name in self.request_only if _is_kind_of(self.requests[name], PandasCodec)
+        )
         """Those that make a data frame. A model can also take its columns one by one."""
         self._for_requests = tuple(self.requests[name] for name in self.request_only)
 
@@ -201,13 +233,20 @@ class Codecs:
         codecs: dict[str, Any] = self.inputs if is_input_codec(codec) else self.requests
         if codecs.get(codec.content_type) not in (None, *_INPUT_CODECS, *_REQUEST_CODECS):
             kind = "input" if is_input_codec(codec) else "request"
-            raise TypeError(f"codecs=: two {kind} codecs have the content_type {codec.content_type!r}: give each its own")
+            raise TypeError(
+                f"codecs=: two {kind} codecs have the content_type {codec.content_type!r}: give each its own"
+            )
         codecs[codec.content_type] = codec
 
     def with_names(self, names: Sequence[str]) -> Codecs:
         """These and others, of which only the names matter: the model itself reads and writes them."""
         more = copy.copy(self)
-        more.inputs = {**self.inputs, **{name: NumpyCodec for name in names if name not in {**self.inputs, **self.requests, "pd": None}}}
+        more.inputs = {
+            **self.inputs,
+            **{
+                name: NumpyCodec for name in names if name not in {**self.inputs, **self.requests, "pd": None}
+            },
+        }
         return more
 
     def is_users(self, content_type: str) -> bool:
@@ -218,9 +257,14 @@ class Codecs:
         if content_type in self.inputs or (of_request and content_type in self.requests):
             return
         if content_type in self.requests:
-            raise InvalidRequest(f"{where} has the content_type {show(content_type)}, which is for a whole request: put it there")
+            raise InvalidRequest(
+                f"{where} has the content_type {show(content_type)}, which is for a whole request: put it "
+                "there"
+            )
         types = [*self.inputs, *(self.request_only if of_request else ())]
-        raise InvalidRequest(f"{where} has the unknown content_type {show(content_type)}: expected one of {', '.join(types)}")
+        raise InvalidRequest(
+            f"{where} has the unknown content_type {show(content_type)}: expected one of {', '.join(types)}"
+        )
 
     def check_declared(self, content_type: str, where: str, *, of_request: bool) -> None:
         if content_type not in self.inputs and content_type not in self.requests:
@@ -234,15 +278,27 @@ class Codecs:
 
     def check_library(self, codec: AnyCodec, where: str) -> None:
         if not self._is_usable(codec):
-            raise ValueError(f"{where}: the content_type {codec.content_type!r} needs pandas: pip install pandas")
+            raise ValueError(
+                f"{where}: the content_type {codec.content_type!r} needs pandas: pip install pandas"
+            )
 
     def make_reader(self, annotation: Any, codec: AnyInputCodec | None) -> Reader | None:
         if codec is not None:
             decode = _make_decode(codec)
             called = f"what {_name_codec(codec)} decodes"
-            return Reader(called, decode, {codec.content_type: decode}, *self._find_metadata(codec), content_type=codec.content_type)
+            return Reader(
+                called,
+                decode,
+                {codec.content_type: decode},
+                *self._find_metadata(codec),
+                content_type=codec.content_type,
+            )
         if annotation in UNTYPED:
-            return Reader("", get_array, {name: _make_decode(of_annotation) for name, of_annotation in self.inputs.items()})
+            return Reader(
+                "",
+                get_array,
+                {name: _make_decode(of_annotation) for name, of_annotation in self.inputs.items()},
+            )
         called = inspect.formatannotation(annotation)
         if (typing.get_origin(annotation) or annotation) is find_class("pandas", "Series"):
             return self.make_column_reader(called, None)
@@ -252,15 +308,30 @@ class Codecs:
             return _SCALAR_READERS[annotation]
         if annotation in _LISTS:
             return _LIST_READERS[_LISTS.index(annotation)]
-        of_annotation = next((of_annotation for of_annotation in self.inputs.values() if of_annotation.yields(normalize(annotation))), None)
+        of_annotation = next(
+            (
+                of_annotation
+                for of_annotation in self.inputs.values()
+                if of_annotation.yields(normalize(annotation))
+            ),
+            None,
+        )
         if of_annotation is None:
             return None
         decode = _make_decode(of_annotation)
         # a tensor holds bytes already: they are decoded from base64 only if the request says so
         as_bytes = partial(bytes_of, target="list[bytes]")
-        default = as_bytes if of_annotation is Base64Codec else get_array if of_annotation is NumpyCodec else decode
+        default = (
+            as_bytes if of_annotation is Base64Codec else get_array if of_annotation is NumpyCodec else decode
+        )
         content_type = of_annotation.content_type if default is decode else None
-        return Reader(called, default, {of_annotation.content_type: decode}, *self._find_metadata(of_annotation), content_type=content_type)
+        return Reader(
+            called,
+            default,
+            {of_annotation.content_type: decode},
+            *self._find_metadata(of_annotation),
+            content_type=content_type,
+        )
 
     def make_column_reader(self, annotation: str, spec: TensorSpec | None) -> Reader:
         """The reader of a `pandas.Series`, as it is declared."""
@@ -268,39 +339,55 @@ class Codecs:
         by_content_type = {name: partial(read, content_type=name) for name in self.inputs}
         return Reader(annotation, partial(read, content_type=None), by_content_type, is_column=True)
 
-    def _find_metadata(self, codec: AnyInputCodec) -> tuple[tuple[Datatype, ...], tuple[Datatype, tuple[int, ...], str | None] | None]:
+    def _find_metadata(
+        self, codec: AnyInputCodec
+    ) -> tuple[tuple[Datatype, ...], tuple[Datatype, tuple[int, ...], str | None] | None]:
         """The datatypes that a codec reads, and what metadata says of an input that it reads."""
         if codec.datatype is None:
             return (), None
-        # elements of `list[bytes]` are base64 only if a request says so, and metadata may only name the server's own content types
+        # elements of `list[bytes]` are base64 only if a request says so, and metadata may only name the
+        # server's own content types
         is_shown = codec is not Base64Codec and self.inputs.get(codec.content_type) is codec
         return (codec.datatype,), (codec.datatype, (-1,), codec.content_type if is_shown else None)
 
     def request_codec_for_annotation(self, annotation: Any) -> AnyRequestCodec | None:
-        """The codec for a parameter that takes several tensors at once, such as a `pandas.DataFrame`; None for other parameters."""
+        """The codec for a parameter that takes several tensors at once, such as a `pandas.DataFrame`; None
+        for other parameters."""
         if annotation in UNTYPED:
             return None
         return next((codec for codec in self._for_requests if codec.yields(normalize(annotation))), None)
 
-    def make_request_reader(self, codec: AnyRequestCodec, annotation: Any, declared: Mapping[str, TensorSpec]) -> RequestReader:
-        called = f"what {_name_codec(codec)} decodes" if annotation in UNTYPED else inspect.formatannotation(annotation)
+    def make_request_reader(
+        self, codec: AnyRequestCodec, annotation: Any, declared: Mapping[str, TensorSpec]
+    ) -> RequestReader:
+        called = (
+            f"what {_name_codec(codec)} decodes"
+            if annotation in UNTYPED
+            else inspect.formatannotation(annotation)
+        )
         self.check_library(codec, called)
         return RequestReader(called, codec, declared, self._list_others())
 
     def find_writer(self, annotation: Any) -> AnyInputCodec | None:
-        """The codec for a result with this annotation; None if the value itself shows how to write it, as arrays and series do."""
+        """The codec for a result with this annotation; None if the value itself shows how to write it, as
+        arrays and series do."""
         codecs = (codec for codec in self.inputs.values() if codec not in (NumpyCodec, Base64Codec))
         return next((codec for codec in codecs if codec.yields(normalize(annotation))), None)
 
     def _list_others(self) -> dict[str, Decode]:
-        return {name: _make_decode(codec) for name, codec in self.inputs.items() if codec not in _INPUT_CODECS}
+        return {
+            name: _make_decode(codec) for name, codec in self.inputs.items() if codec not in _INPUT_CODECS
+        }
 
     def tensor_codec_for_value(self, value: Any) -> AnyInputCodec | None:
-        """The codec of a result for which no content type or annotation names one, the user's first; None if numpy makes an array of it."""
+        """The codec of a result for which no content type or annotation names one, the user's first; None if
+        numpy makes an array of it."""
         for codec in self._others:
             if _can_encode(codec, value):
                 return codec
-        return DatetimeCodec if isinstance(value, list) and value and DatetimeCodec.can_encode(value) else None
+        return (
+            DatetimeCodec if isinstance(value, list) and value and DatetimeCodec.can_encode(value) else None
+        )
 
     def request_codec_for_value(self, value: Any) -> AnyRequestCodec | None:
         """The codec for a result that becomes a whole response; None for other results."""
@@ -328,9 +415,14 @@ def check_complete(codec: AnyCodec, where: str) -> None:
     if not isinstance(content_type, str) or not content_type:
         raise TypeError(f'{where}: {codec!r} has no content_type: give it one, such as content_type = "img"')
     if not for_tensor and not for_request:
-        raise TypeError(f"{where}: {codec!r} is neither an InputCodec nor a RequestCodec: make it a subclass of one")
+        raise TypeError(
+            f"{where}: {codec!r} is neither an InputCodec nor a RequestCodec: make it a subclass of one"
+        )
     if for_tensor and for_request:
-        raise TypeError(f"{where}: {codec!r} is both an InputCodec and a RequestCodec: make it two, which may share their content_type")
+        raise TypeError(
+            f"{where}: {codec!r} is both an InputCodec and a RequestCodec: make it two, which may share "
+            "their content_type"
+        )
     base, methods = (InputCodec, _INPUT_METHODS) if for_tensor else (RequestCodec, _REQUEST_METHODS)
     missing = [name for name in methods if _find_function(codec, name) is _find_function(base, name)]
     if missing:
@@ -360,7 +452,8 @@ def _can_encode(codec: AnyCodec, value: Any) -> bool:
 
 
 def _make_decode(codec: AnyInputCodec) -> Decode:
-    """The decoder of a codec. For a user's codec it checks the datatype first; this package's own check it themselves."""
+    """The decoder of a codec. For a user's codec it checks the datatype first; this package's own check it
+    themselves."""
     datatype = codec.datatype
     if datatype is None or codec in _INPUT_CODECS:
         return codec.decode_input
@@ -368,7 +461,8 @@ def _make_decode(codec: AnyInputCodec) -> Decode:
     def decode(tensor: Tensor) -> Any:
         if tensor.datatype != datatype:
             raise InvalidRequest(
-                f"tensor {show(tensor.name)} has datatype {tensor.datatype}: expected {datatype} for {codec.content_type!r}"
+                f"tensor {show(tensor.name)} has datatype {tensor.datatype}: expected {datatype} for "
+                f"{codec.content_type!r}"
             )
         return codec.decode_input(tensor)
 

@@ -1,7 +1,7 @@
 """The content type `pd`: requests and responses as data frames, one tensor for each column.
 
-Numbers of one dtype, and strings, are converted all at once; each other column by itself. pandas is imported only in functions that make
-a frame or a column, never to find out whether something is one.
+Numbers of one dtype, and strings, are converted all at once; each other column by itself. pandas is imported
+only in functions that make a frame or a column, never to find out whether something is one.
 
 Specification: Content Types, Pandas DataFrame.
 """
@@ -41,8 +41,9 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
 
     A frame of polars, or a table of pyarrow, is encoded as one of pandas with these columns.
 
-    Columns of numbers are tensors of their datatype, also with NaN. Strings have the content type `str`, bytes `base64`, dates
-    `datetime`, and all other objects, or columns with missing ones, `pd_json`. Column names that are integers become strings.
+    Columns of numbers are tensors of their datatype, also with NaN. Strings have the content type `str`,
+    bytes `base64`, dates `datetime`, and all other objects, or columns with missing ones, `pd_json`. Column
+    names that are integers become strings.
     """
 
     content_type = "pd"
@@ -58,7 +59,9 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
 
     @classmethod
     def encode_request(cls, payload: pd.DataFrame, use_bytes: bool = True) -> InferenceRequest:
-        return InferenceRequest(cls.encode_outputs(payload, use_bytes), parameters={"content_type": cls.content_type})
+        return InferenceRequest(
+            cls.encode_outputs(payload, use_bytes), parameters={"content_type": cls.content_type}
+        )
 
     @classmethod
     def decode_request(cls, request: InferenceRequest) -> pd.DataFrame:
@@ -69,7 +72,9 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
         cls, model_name: str, payload: pd.DataFrame, model_version: str | None = None, use_bytes: bool = True
     ) -> InferenceResponse:
         outputs = cls.encode_outputs(payload, use_bytes)
-        return InferenceResponse(outputs, {"content_type": cls.content_type}, model_name=model_name, model_version=model_version)
+        return InferenceResponse(
+            outputs, {"content_type": cls.content_type}, model_name=model_name, model_version=model_version
+        )
 
     @classmethod
     def decode_response(cls, response: InferenceResponse) -> pd.DataFrame:
@@ -90,7 +95,9 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
         own = set(names)
         columns = list(enumerate(name_tensors(payload)))
         left = [position for position, name in columns if name not in own]
-        return payload.iloc[:, left], {name: payload.iloc[:, position] for position, name in columns if name in own}
+        return payload.iloc[:, left], {
+            name: payload.iloc[:, position] for position, name in columns if name in own
+        }
 
 
 def is_frame(value: object) -> bool:
@@ -98,7 +105,8 @@ def is_frame(value: object) -> bool:
 
 
 def is_foreign_frame(value: Any) -> bool:
-    """Whether it is a frame of polars or a table of pyarrow, which is sent as one of pandas with its columns."""
+    """Whether it is a frame of polars or a table of pyarrow, which is sent as one of pandas with its
+    columns."""
     return isinstance(value, (find_class("polars", "DataFrame"), find_class("pyarrow", "Table")))
 
 
@@ -136,7 +144,8 @@ def is_series(value: object) -> bool:
 
 
 def keep_own_categories(rows: Any) -> Any:
-    """Remove the categories that none of these rows of a column or a frame has: other clients may have sent them."""
+    """Remove the categories that none of these rows of a column or a frame has: other clients may have sent
+    them."""
     if is_series(rows):
         return rows.cat.remove_unused_categories() if rows.dtype == "category" else rows
     positions = [position for position, dtype in enumerate(rows.dtypes) if dtype == "category"]
@@ -153,14 +162,22 @@ def name_tensors(frame: pd.DataFrame) -> list[str]:
     labels = frame.columns.tolist()
     for label in labels:
         if not isinstance(label, (str, int)):
-            raise TypeError(f"the name of column {label!r} is neither a string nor an integer, so no tensor can have it: rename the column")
+            raise TypeError(
+                f"the name of column {label!r} is neither a string nor an integer, so no tensor can have "
+                "it: rename the column"
+            )
     names = list(map(str, labels))
     try:
         "".join(names).encode()
     except UnicodeEncodeError:
-        raise ValueError(f"the names of the columns {show(names)} have lone surrogates, which no text can have: rename them") from None
+        raise ValueError(
+            f"the names of the columns {show(names)} have lone surrogates, which no text can have: rename "
+            "them"
+        ) from None
     if len(set(names)) != len(names):
-        raise ValueError(f"column {_find_twice(names)!r} is there twice, but each tensor needs its own name: rename one")
+        raise ValueError(
+            f"column {_find_twice(names)!r} is there twice, but each tensor needs its own name: rename one"
+        )
     return names
 
 
@@ -181,10 +198,13 @@ def read_dataframe(tensors: Sequence[Tensor], decoders: Mapping[str, Decode]) ->
     groups = _group_positions([_find_group_of_tensor(tensor, decoders) for tensor in tensors])
     # arrays, as thousands of `pd.Series` would take several times as much
     turns = take_turns(groups.pop(_OTHER, ()))
-    others: list[_Block] = [(_get_array(read_column(tensors[position], decoders)), [position]) for position in turns]
+    others: list[_Block] = [
+        (_get_array(read_column(tensors[position], decoders)), [position]) for position in turns
+    ]
     strings = groups.pop(_STRINGS, [])
     blocks: list[_Block] = [
-        (_join_columns([tensors[position].array for position in positions]), positions) for positions in groups.values()
+        (_join_columns([tensors[position].array for position in positions]), positions)
+        for positions in groups.values()
     ]
     objects = {position: column for column, [position] in others if column.dtype == object}
     if objects:
@@ -204,7 +224,10 @@ def _check_rows(tensors: Sequence[Tensor]) -> int:
         if tensor.array.shape not in shapes:
             number = len(rows_of(tensor, str(tensor.parameters.get("content_type", "pd"))))
             first = show(tensors[0].name)
-            raise InvalidRequest(f"column {show(tensor.name)} has {number} rows, but {first} has {rows}: expected as many in each")
+            raise InvalidRequest(
+                f"column {show(tensor.name)} has {number} rows, but {first} has {rows}: expected as many in "
+                "each"
+            )
     return rows
 
 
@@ -217,12 +240,17 @@ def _group_positions(keys: Iterable[Any]) -> dict[Any, list[int]]:
 
 
 def _find_group_of_tensor(tensor: Tensor, decoders: Mapping[str, Decode]) -> Any:
-    """Find the group of a tensor. One group has numbers of one dtype, or strings; a tensor of `_OTHER` is read alone."""
+    """Find the group of a tensor. One group has numbers of one dtype, or strings; a tensor of `_OTHER` is
+    read alone."""
     dtype, parameters = tensor.array.dtype, tensor.parameters
     content_type = parameters.get("content_type")
     if content_type in decoders:
         return _OTHER
-    if dtype.hasobject and content_type in (None, "str") and parameters.get(DTYPE) in (None, find_default_dtype("str")):
+    if (
+        dtype.hasobject
+        and content_type in (None, "str")
+        and parameters.get(DTYPE) in (None, find_default_dtype("str"))
+    ):
         return _STRINGS
     if dtype.hasobject or DTYPE in parameters:
         return _OTHER
@@ -231,20 +259,28 @@ def _find_group_of_tensor(tensor: Tensor, decoders: Mapping[str, Decode]) -> Any
 
 def _join_columns(arrays: list[Array]) -> Array:
     """Columns as the rows of one new array."""
-    return np.concatenate([array if array.ndim == 1 else array.reshape(-1) for array in arrays]).reshape(len(arrays), len(arrays[0]))
+    return np.concatenate([array if array.ndim == 1 else array.reshape(-1) for array in arrays]).reshape(
+        len(arrays), len(arrays[0])
+    )
 
 
 def _read_strings(tensors: list[Tensor], positions: list[int], rows: int) -> list[_Block]:
     import pandas as pd
 
     try:
-        texts: list[Any] = list(map(bytes.decode, _join_columns([tensor.array for tensor in tensors]).reshape(-1).tolist()))
+        texts: list[Any] = list(
+            map(bytes.decode, _join_columns([tensor.array for tensor in tensors]).reshape(-1).tolist())
+        )
     except UnicodeDecodeError:
-        texts = [text for tensor in tensors for text in StringCodec.decode_input(tensor)]  # its error names the column and the element
+        # its error names the column and the element
+        texts = [text for tensor in tensors for text in StringCodec.decode_input(tensor)]
     if not is_pandas_3():
         return [(object_array(texts, (len(positions), rows)), positions)]
     strings = pd.array(texts, dtype="str")
-    return [(strings[number * rows : (number + 1) * rows], [position]) for number, position in enumerate(positions)]
+    return [
+        (strings[number * rows : (number + 1) * rows], [position])
+        for number, position in enumerate(positions)
+    ]
 
 
 def _assemble_frame(blocks: list[_Block], others: list[_Block], names: list[str], rows: int) -> pd.DataFrame:
@@ -255,7 +291,10 @@ def _assemble_frame(blocks: list[_Block], others: list[_Block], names: list[str]
     if is_pandas_3():
         from pandas.api.internals import create_dataframe_from_blocks  # type: ignore[import-not-found, unused-ignore]
 
-        blocks += [(column.reshape(1, -1) if isinstance(column, np.ndarray) else column, position) for column, position in others]
+        blocks += [
+            (column.reshape(1, -1) if isinstance(column, np.ndarray) else column, position)
+            for column, position in others
+        ]
         assembled: pd.DataFrame = create_dataframe_from_blocks(
             [(block, np.array(positions)) for block, positions in blocks], index, columns
         )
@@ -275,14 +314,20 @@ def _assemble_frame(blocks: list[_Block], others: list[_Block], names: list[str]
 def _get_array(column: Any) -> Any:
     """The array of a column: numpy's, or an extension's, as dates have one."""
     values = column if isinstance(column, np.ndarray) else column.array
-    return values if column.dtype.kind == "M" or not isinstance(column.dtype, np.dtype) else np.asarray(values)
+    return (
+        values if column.dtype.kind == "M" or not isinstance(column.dtype, np.dtype) else np.asarray(values)
+    )
 
 
 def write_dataframe(frame: pd.DataFrame, names: Sequence[str]) -> list[Tensor]:
     """The columns of a frame as tensors of shape `[N]`, which get these names."""
     groups = _group_positions(map(_find_group_of_dtype, frame.dtypes.tolist()))
     # of one row of numbers and strings, Python objects are the fastest way
-    row = frame.iloc[0].to_numpy() if len(frame) == 1 and _OTHER not in groups and not groups.keys() <= NUMBERS else None
+    row = (
+        frame.iloc[0].to_numpy()
+        if len(frame) == 1 and _OTHER not in groups and not groups.keys() <= NUMBERS
+        else None
+    )
     tensors: dict[int, Tensor] = {}
     for group, positions in groups.items():
         if group == _OTHER:
@@ -291,7 +336,10 @@ def write_dataframe(frame: pd.DataFrame, names: Sequence[str]) -> list[Tensor]:
         values = part.to_numpy().T if row is None else row[positions].reshape(-1, 1)
         if group in NUMBERS:
             columns = values.astype(group, copy=False)
-            tensors.update((position, Tensor(names[position], column)) for position, column in zip(positions, columns, strict=True))
+            tensors.update(
+                (position, Tensor(names[position], column))
+                for position, column in zip(positions, columns, strict=True)
+            )
         else:
             tensors.update(_write_strings(values, positions, names, "str" if group == _STRINGS else "object"))
     if len(tensors) < len(names):
@@ -308,11 +356,18 @@ def _find_group_of_dtype(dtype: Any) -> Any:
     if isinstance(dtype, np.dtype):
         return dtype if dtype in NUMBERS or dtype.hasobject else _OTHER
     # the default dtype of strings in pandas 3; the dtype `string` is another one
-    return _STRINGS if is_pandas_3() and isinstance(dtype, pd.StringDtype) and dtype.na_value is np.nan else _OTHER
+    return (
+        _STRINGS
+        if is_pandas_3() and isinstance(dtype, pd.StringDtype) and dtype.na_value is np.nan
+        else _OTHER
+    )
 
 
-def _write_strings(values: Array, positions: list[int], names: Sequence[str], dtype: str) -> dict[int, Tensor]:
-    """The tensors of columns of strings; none if one value is no string, or cannot be sent: then each column has its own error."""
+def _write_strings(
+    values: Array, positions: list[int], names: Sequence[str], dtype: str
+) -> dict[int, Tensor]:
+    """The tensors of columns of strings; none if one value is no string, or cannot be sent: then each column
+    has its own error."""
     texts = values.reshape(-1).tolist()
     if set(map(type, texts)) != {str}:
         return {}
@@ -321,4 +376,7 @@ def _write_strings(values: Array, positions: list[int], names: Sequence[str], dt
     except UnicodeEncodeError:
         return {}
     parameters = make_string_parameters(dtype)
-    return {position: make_tensor(names[position], column, parameters.copy()) for position, column in zip(positions, block, strict=True)}
+    return {
+        position: make_tensor(names[position], column, parameters.copy())
+        for position, column in zip(positions, block, strict=True)
+    }

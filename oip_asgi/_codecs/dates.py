@@ -24,7 +24,8 @@ _TIME: Final = rf"(?:{_HOUR}(?::{_SIXTY}(?::{_SIXTY}{_FRACTION})?)?|{_HOUR}{_SIX
 _ZONE: Final = rf"(?:Z|[+-]{_HOUR}(?::{_SIXTY}(?::{_SIXTY})?|{_SIXTY})?)"
 _DAY: Final = r"(?!0000)[0-9]{4}(?:-[0-9]{2}-[0-9]{2}|[0-9]{4})"
 _DATE: Final = re.compile(rf"{_DAY}(?:[T ]{_TIME}{_ZONE}?)?".encode())
-"""A date, or a date and time, in this content type. Whether its month has that many days is not checked here."""
+"""A date, or a date and time, in this content type. Whether its month has that many days is not checked
+here."""
 
 CALENDAR: Final = np.datetime64("0001", "Y"), np.datetime64("9999", "Y")
 """The first and the last year of ISO 8601 and of Python."""
@@ -86,7 +87,9 @@ def _to_text(element: datetime | str) -> bytes:
 def _from_text(element: bytes) -> datetime:
     value = _parse_date(element)
     if _IS_FINER.search(element):
-        raise ValueError("a datetime.datetime has microseconds at most, but this is finer: annotate pandas.Series")
+        raise ValueError(
+            "a datetime.datetime has microseconds at most, but this is finer: annotate pandas.Series"
+        )
     return value
 
 
@@ -97,19 +100,27 @@ def _parse_date(element: bytes) -> datetime:
 
 
 def read_points(tensor: Tensor) -> tuple[Array, bool]:
-    """The dates of a BYTES tensor as `datetime64`, and whether they have an offset: then they are in UTC. NaT is a missing date."""
+    """The dates of a BYTES tensor as `datetime64`, and whether they have an offset: then they are in UTC. NaT
+    is a missing date."""
     elements = bytes_of(tensor, DatetimeCodec.content_type)
     indices = [index for index, element in enumerate(elements) if element != NO_DATE]
     there = [elements[index] for index in indices]
     try:
         moments = _parse_dates(there)
-        in_utc = [moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment for moment in moments]
+        in_utc = [
+            moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment for moment in moments
+        ]
     except (ValueError, OverflowError):
-        decode_elements(tensor, _check_date, DatetimeCodec.content_type, _EXPECTED)  # its error names the element
+        # its error names the element
+        decode_elements(tensor, _check_date, DatetimeCodec.content_type, _EXPECTED)
         raise
     are_zoned = [moment.tzinfo is not None for moment in moments]
     if not all(are_zoned) and any(are_zoned):
-        raise _make_error(tensor, indices[are_zoned.index(False)], "a date and time with an offset from UTC, as other elements have")
+        raise _make_error(
+            tensor,
+            indices[are_zoned.index(False)],
+            "a date and time with an offset from UTC, as other elements have",
+        )
     points = np.full(len(elements), "NaT", "M8[us]")
     points[elements_at := np.array(indices, int)] = np.array(in_utc, "M8[us]")
     finer = [int(match[1].ljust(3, b"0")) if match else 0 for match in map(_FINER.search, there)]
@@ -123,7 +134,10 @@ def read_points(tensor: Tensor) -> tuple[Array, bool]:
 
 
 def _make_error(tensor: Tensor, index: int, expected: str) -> InvalidRequest:
-    return InvalidRequest(f"tensor {show(tensor.name)}: element {index} is {show(tensor.array.ravel()[index])}: expected {expected}")
+    return InvalidRequest(
+        f"tensor {show(tensor.name)}: element {index} is {show(tensor.array.ravel()[index])}: expected "
+        f"{expected}"
+    )
 
 
 def _check_date(element: bytes) -> None:
@@ -135,6 +149,7 @@ def _check_date(element: bytes) -> None:
 
 
 def are_between(points: Array, first: np.datetime64, last: np.datetime64) -> bool:
-    """Whether all of an array's `datetime64`, except NaT, are from the first of two years, such as those of `CALENDAR`, to the last."""
+    """Whether all of an array's `datetime64`, except NaT, are from the first of two years, such as those of
+    `CALENDAR`, to the last."""
     years = points[~np.isnat(points)].astype("M8[Y]")
     return bool(((years >= first) & (years <= last)).all())

@@ -1,7 +1,8 @@
-"""A list of values -> a tensor, by its kind: the only place where one becomes the other. What is wrong is said with its place.
+"""A list of values -> a tensor, by its kind: the only place where one becomes the other. What is wrong is
+said with its place.
 
-The values are JSON's or Python's own. They differ in this alone: JSON writes dates, bytes and NaN as texts, and has no infinity; Python has
-objects for these. Knows no requests and no pandas.
+The values are JSON's or Python's own. They differ in this alone: JSON writes dates, bytes and NaN as texts,
+and has no infinity; Python has objects for these. Knows no requests and no pandas.
 """
 
 from __future__ import annotations
@@ -37,8 +38,11 @@ _CODECS: Final[Mapping[str | None, type[InputCodec[Any]]]] = {
 """What makes texts of objects of Python."""
 
 
-def enter(name: str, value: Any, spec: TensorSpec | None, *, is_json: bool, is_column: bool = False) -> Tensor:
-    """A scalar or a list as a tensor of what is declared, else of what its elements show. Values of a column may be missing.
+def enter(
+    name: str, value: Any, spec: TensorSpec | None, *, is_json: bool, is_column: bool = False
+) -> Tensor:
+    """A scalar or a list as a tensor of what is declared, else of what its elements show. Values of a column
+    may be missing.
 
     A flat list has the declared shape if it fits, and nested ones have their own. Raises InvalidRequest.
     """
@@ -47,13 +51,22 @@ def enter(name: str, value: Any, spec: TensorSpec | None, *, is_json: bool, is_c
     try:
         if kind is not JSON and (type(value) is dict or (value is None and not is_column)):
             of = "" if spec is None else f" of {spec.datatype}"
-            raise InvalidRequest(f" is {NO_SCALARS[type(value)] if is_json else show(value)}: expected a scalar or a list{of}")
+            raise InvalidRequest(
+                f" is {NO_SCALARS[type(value)] if is_json else show(value)}: expected a scalar or a list{of}"
+            )
         leaves, shape = _take_apart(value, spec, is_json=kind is JSON)
         classes = set(map(type, leaves))
         kind, dtype = _decide(kind, spec, leaves, classes, is_json=is_json)
-        gaps = [index for index, each in enumerate(leaves) if each is None] if NoneType in classes and is_column else ()
+        gaps = (
+            [index for index, each in enumerate(leaves) if each is None]
+            if NoneType in classes and is_column
+            else ()
+        )
         if not gaps or kind.stand_in is None:
-            array, content_type = _read(name, leaves, classes, kind, dtype, shape, is_json=is_json), kind.content_type
+            array, content_type = (
+                _read(name, leaves, classes, kind, dtype, shape, is_json=is_json),
+                kind.content_type,
+            )
         else:
             there = [kind.stand_in if each is None else each for each in leaves]
             array = _read(name, there, set(map(type, there)), kind, dtype, (len(there),), is_json=is_json)
@@ -63,7 +76,9 @@ def enter(name: str, value: Any, spec: TensorSpec | None, *, is_json: bool, is_c
         problem = str(error) if type(value) is list else str(error).removeprefix(": data[0]")
         raise InvalidRequest(f"input {show(name)}{problem}") from None
     except (TypeError, ValueError) as error:  # of what no codec takes, or floats would round
-        raise InvalidRequest(f"input {show(name)}: {str(error).removeprefix(f'tensor {name!r}: ')}") from error
+        raise InvalidRequest(
+            f"input {show(name)}: {str(error).removeprefix(f'tensor {name!r}: ')}"
+        ) from error
     return make_tensor(name, array, {} if content_type is None else {"content_type": content_type})
 
 
@@ -75,7 +90,9 @@ def _take_apart(value: Any, spec: TensorSpec | None, *, is_json: bool) -> tuple[
         try:
             return flatten(value, shape), shape
         except Unusual:
-            raise InvalidRequest(": its lists have different lengths: expected as many elements in each") from None
+            raise InvalidRequest(
+                ": its lists have different lengths: expected as many elements in each"
+            ) from None
     flat = (len(leaves),)
     return leaves, flat if spec is None or spec.fits(flat) else _find_declared_shape(len(leaves), spec.shape)
 
@@ -92,8 +109,9 @@ def _find_shape(value: Any) -> tuple[int, ...]:
 
 
 def _find_declared_shape(elements: int, declared: Sequence[int]) -> tuple[int, ...]:
-    """The declared shape for so many elements: the innermost -1 takes what the fixed dimensions leave, and any other -1 is 1, or 0 for
-    none. A flat one if they do not fit, which is refused later, as that of any tensor."""
+    """The declared shape for so many elements: the innermost -1 takes what the fixed dimensions leave, and
+    any other -1 is 1, or 0 for none. A flat one if they do not fit, which is refused later, as that of any
+    tensor."""
     fixed = abs(math.prod(declared))  # each -1 changes the sign only
     is_open = -1 in declared
     if (elements % fixed if is_open and fixed else elements != fixed) or (is_open and not fixed and elements):
@@ -105,29 +123,39 @@ def _find_declared_shape(elements: int, declared: Sequence[int]) -> tuple[int, .
     return tuple(shape)
 
 
-def _decide(kind: Kind | None, spec: TensorSpec | None, leaves: list[Any], classes: set[type], *, is_json: bool) -> tuple[Kind, DType]:
+def _decide(
+    kind: Kind | None, spec: TensorSpec | None, leaves: list[Any], classes: set[type], *, is_json: bool
+) -> tuple[Kind, DType]:
     """The kind and the dtype: as declared, or by the elements where these decide."""
     if spec is not None and kind is not None:
         if spec.other_datatypes is not None and classes == {bool}:
             return BOOLEAN, DTYPES["BOOL"]
-        if spec.other_datatypes is not None and int in classes and (classes != {int} or max(map(abs, leaves)) >= FIRST_ROUNDED):
+        if (
+            spec.other_datatypes is not None
+            and int in classes
+            and (classes != {int} or max(map(abs, leaves)) >= FIRST_ROUNDED)
+        ):
             if classes == {int}:
                 dtype = _find_integers(leaves)
                 return (kind, spec.dtype) if dtype is None else (INTEGER, dtype)
             check_exact(leaves)
         return kind, spec.dtype
-    alike = {float if each is Literal else datetime if issubclass(each, datetime) else each for each in classes}
+    alike = {
+        float if each is Literal else datetime if issubclass(each, datetime) else each for each in classes
+    }
     guess = next(((kind, dtype) for known, kind, dtype in GUESSES if alike <= known), None)
     if guess is None:
         if not is_json and (others := classes - _OF_JSON - {bytes, datetime, date}):
-            to_wire_array([next(each for each in leaves if type(each) in others)])  # which says what to write instead
+            # which says what to write instead
+            to_wire_array([next(each for each in leaves if type(each) in others)])
         raise InvalidRequest(" has elements of several types: expected strings, numbers, or true and false")
     kind, dtype = guess
     if kind is INTEGER:
         found = _find_integers(leaves)
         if found is None:
             raise InvalidRequest(
-                ": no datatype holds all of its whole numbers, not even UINT64: make floats of them, if they may be rounded"
+                ": no datatype holds all of its whole numbers, not even UINT64: make floats of them, if "
+                "they may be rounded"
             )
         return kind, found
     if kind is NUMBER and int in classes:
@@ -142,7 +170,16 @@ def _find_integers(elements: Collection[int]) -> DType | None:
     return DTYPES["UINT64"] if least >= 0 and most < 2**64 else None
 
 
-def _read(name: str, leaves: list[Any], classes: set[type], kind: Kind, dtype: DType, shape: tuple[int, ...], *, is_json: bool) -> Array:
+def _read(
+    name: str,
+    leaves: list[Any],
+    classes: set[type],
+    kind: Kind,
+    dtype: DType,
+    shape: tuple[int, ...],
+    *,
+    is_json: bool,
+) -> Array:
     if is_json and kind is JSON:
         _check_nested(leaves)
     if Literal in classes and kind is not NUMBER:
@@ -152,14 +189,20 @@ def _read(name: str, leaves: list[Any], classes: set[type], kind: Kind, dtype: D
     if kind is JSON:
         return PandasJSONCodec.encode_input(name, leaves).array.reshape(shape)
     if not is_json and dtype.hasobject and (kind.has_class or not classes <= _OF_JSON):
-        array = to_wire_array(leaves) if kind.content_type is None else _CODECS[kind.content_type].encode_input(name, leaves).array
+        array = (
+            to_wire_array(leaves)
+            if kind.content_type is None
+            else _CODECS[kind.content_type].encode_input(name, leaves).array
+        )
         return array.reshape(shape)
     if Literal in classes:
         leaves = [float(each) if type(each) is Literal else each for each in leaves]
     if float in classes and dtype.kind in "iu":
         leaves = [_to_whole(each) if type(each) is float else each for each in leaves]
     # true and false would become numbers, and so would what Python can make a float of
-    is_wrong = (bool in classes and dtype.kind != "b") or (not is_json and not classes <= (_OF_JSON if dtype.hasobject else _NUMBERS))
+    is_wrong = (bool in classes and dtype.kind != "b") or (
+        not is_json and not classes <= (_OF_JSON if dtype.hasobject else _NUMBERS)
+    )
     try:
         return from_elements(leaves, dtype, shape, is_json=is_json, is_wrong=is_wrong)
     except InvalidRequest as error:
@@ -168,7 +211,9 @@ def _read(name: str, leaves: list[Any], classes: set[type], kind: Kind, dtype: D
 
 def _to_whole(number: float) -> float:
     if math.isfinite(number) and abs(number) >= FIRST_ROUNDED:
-        raise InvalidRequest(": a whole number with a fraction or an exponent may have been rounded: expected its digits alone")
+        raise InvalidRequest(
+            ": a whole number with a fraction or an exponent may have been rounded: expected its digits alone"
+        )
     return int(number) if number.is_integer() else number
 
 
@@ -187,7 +232,8 @@ def _check_nested(values: list[Any]) -> None:
 
 
 def _write_missing(array: Array, gaps: Collection[int], kind: Kind) -> tuple[Array, str]:
-    """A column in which some values are missing, and its content type: dates have NaT, and others are among JSON texts, as null."""
+    """A column in which some values are missing, and its content type: dates have NaT, and others are among
+    JSON texts, as null."""
     if kind is DATE:
         array[list(gaps)] = NO_DATE
         return array, DatetimeCodec.content_type

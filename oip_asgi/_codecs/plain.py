@@ -1,5 +1,5 @@
-"""The content types `np`, `str`, `base64` and `pd_json`. Arrays are written as `[N, 1]`, lists as `[N]`; a declared output decides by
-`_protocol.column_shape`.
+"""The content types `np`, `str`, `base64` and `pd_json`. Arrays are written as `[N, 1]`, lists as `[N]`; a
+declared output decides by `_protocol.column_shape`.
 
 Specification: Content Types, NumPy Array, UTF-8 String, Base64.
 """
@@ -31,8 +31,8 @@ _decode: Final = msgspec.json.Decoder().decode
 
 
 class NumpyCodec(InputCodec[Array]):
-    """numpy arrays. An array of shape `[N]` is written as `[N, 1]`, as the specification asks; other shapes do not change. BYTES are
-    object arrays of `bytes`."""
+    """numpy arrays. An array of shape `[N]` is written as `[N, 1]`, as the specification asks; other shapes
+    do not change. BYTES are object arrays of `bytes`."""
 
     content_type = "np"
     type_hint = np.ndarray
@@ -69,7 +69,8 @@ class StringCodec(ListCodec[str]):
 
     @classmethod
     def encode_input(cls, name: str, payload: list[str], use_bytes: bool = True) -> Tensor:
-        are_strings = isinstance(payload, list) and set(map(type, payload)) == {str}  # then no Python code runs for each
+        # then no Python code runs for each
+        are_strings = isinstance(payload, list) and set(map(type, payload)) == {str}
         return encode_elements(name, payload, str.encode if are_strings else _to_utf8, cls.content_type)
 
     @classmethod
@@ -95,8 +96,8 @@ class StringRequestCodec(SingleTensorCodec[list[str]]):
 
 
 class Base64Codec(ListCodec[bytes]):
-    """Lists of `bytes`, as text, so that any bytes can be JSON. Writes `[N]`, reads `[N]` and `[N, 1]`, and refuses text that is not
-    base64."""
+    """Lists of `bytes`, as text, so that any bytes can be JSON. Writes `[N]`, reads `[N]` and `[N, 1]`, and
+    refuses text that is not base64."""
 
     content_type = "base64"
     type_hint = list[bytes]
@@ -108,14 +109,17 @@ class Base64Codec(ListCodec[bytes]):
 
     @classmethod
     def decode_input(cls, request_input: Tensor) -> list[bytes]:
-        return decode_elements(request_input, partial(binascii.a2b_base64, strict_mode=True), cls.content_type, "base64")
+        return decode_elements(
+            request_input, partial(binascii.a2b_base64, strict_mode=True), cls.content_type, "base64"
+        )
 
 
 class PandasJSONCodec(InputCodec[list[Any]]):
-    """Lists of any Python values that JSON has, each as its own JSON text without spaces. Arrays, alone or inside of others, are written
-    as nested lists. NaN becomes null, and an infinity the string "Infinity" or "-Infinity", as in all JSON of this package; on decode
-    they stay strings, since nothing says that a number was meant. MLServer writes columns of Python objects like this, although its
-    documentation of content types does not name it."""
+    """Lists of any Python values that JSON has, each as its own JSON text without spaces. Arrays, alone or
+    inside of others, are written as nested lists. NaN becomes null, and an infinity the string "Infinity" or
+    "-Infinity", as in all JSON of this package; on decode they stay strings, since nothing says that a number
+    was meant. MLServer writes columns of Python objects like this, although its documentation of content
+    types does not name it."""
 
     content_type = "pd_json"
     datatype = "BYTES"
@@ -123,24 +127,34 @@ class PandasJSONCodec(InputCodec[list[Any]]):
     @classmethod
     def encode_input(cls, name: str, payload: Sequence[Any], use_bytes: bool = True) -> Tensor:
         if isinstance(payload, (str, bytes)):
-            raise TypeError(f"tensor {name!r}: the content_type {cls.content_type!r} is for a list, but this is {show(payload)}")
-        return Tensor(name, object_array(_to_texts(payload, name), (len(payload),)), {"content_type": cls.content_type})
+            raise TypeError(
+                f"tensor {name!r}: the content_type {cls.content_type!r} is for a list, but this is "
+                f"{show(payload)}"
+            )
+        return Tensor(
+            name, object_array(_to_texts(payload, name), (len(payload),)), {"content_type": cls.content_type}
+        )
 
     @classmethod
     def decode_input(cls, request_input: Tensor) -> list[Any]:
         texts = bytes_of(request_input, cls.content_type)
         if not [text for text in texts if b"[" in text or b"{" in text]:
-            with suppress(msgspec.DecodeError, UnicodeDecodeError):  # the error of the loop below names the element
+            # the error of the loop below names the element
+            with suppress(msgspec.DecodeError, UnicodeDecodeError):
                 return list(map(_decode, texts))
         return decode_elements(request_input, _from_text, cls.content_type, "JSON")
 
 
 def read_beside_missing(tensor: Tensor, kind: str) -> list[Any]:
-    """The values of JSON texts of which some may be null, as data of such a kind of dtype: 2.0 is a whole number, 0 and 1 are booleans."""
+    """The values of JSON texts of which some may be null, as data of such a kind of dtype: 2.0 is a whole
+    number, 0 and 1 are booleans."""
     values = PandasJSONCodec.decode_input(tensor)
     classes = {*map(type, values)}
     if kind in "iu" and float in classes:
-        return [int(each) if type(each) is float and each.is_integer() and abs(each) < FIRST_ROUNDED else each for each in values]
+        return [
+            int(each) if type(each) is float and each.is_integer() and abs(each) < FIRST_ROUNDED else each
+            for each in values
+        ]
     if kind == "b" and int in classes:
         return [each == 1 if type(each) is int and each in (0, 1) else each for each in values]
     return values
@@ -157,13 +171,16 @@ def _to_texts(values: Sequence[Any], name: str) -> list[bytes]:
         except RecursionError:
             raise TypeError(f"column {name!r}, row {row} is nested too deep for JSON") from None
         except (TypeError, ValueError) as error:
-            raise TypeError(f"column {name!r}, row {row} is {show(value)}, which has no JSON form: {error}") from None
+            raise TypeError(
+                f"column {name!r}, row {row} is {show(value)}, which has no JSON form: {error}"
+            ) from None
     return texts
 
 
 def _to_plain(value: Any) -> Any:
     """A value as `json` writes it: arrays as lists, NaN as None, infinities as strings."""
-    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind not in "mM":  # of which it makes numbers
+    # of which it makes numbers
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind not in "mM":
         value = value.tolist()
     if isinstance(value, dict):
         return {key: _to_plain(inner) for key, inner in value.items()}
@@ -179,11 +196,20 @@ _MENDS: Final = {date: "pandas.to_datetime", Decimal: "astype(float)"}
 
 
 def _refuse_type(value: Any) -> Any:
-    mend = next((f"; {mend} makes a column of them one that can be sent" for kind, mend in _MENDS.items() if isinstance(value, kind)), "")
+    mend = next(
+        (
+            f"; {mend} makes a column of them one that can be sent"
+            for kind, mend in _MENDS.items()
+            if isinstance(value, kind)
+        ),
+        "",
+    )
     raise TypeError(f"{type(value).__name__} is no JSON type{mend}")
 
 
-_to_json: Final = json.JSONEncoder(default=_refuse_type, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
+_to_json: Final = json.JSONEncoder(
+    default=_refuse_type, allow_nan=False, ensure_ascii=False, separators=(",", ":")
+).encode
 
 
 def _from_text(text: bytes) -> Any:
@@ -196,5 +222,7 @@ def _from_text(text: bytes) -> Any:
     except InvalidRequest:
         raise ValueError(f"it is nested more than {MAX_DEPTH} deep") from None
     except msgspec.DecodeError as error:
-        raise ValueError(f'{error}; a string is a JSON text with its quotes, as in "data": ["\\"Bonn\\""]') from None
+        raise ValueError(
+            f'{error}; a string is a JSON text with its quotes, as in "data": ["\\"Bonn\\""]'
+        ) from None
     return value

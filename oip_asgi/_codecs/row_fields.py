@@ -1,6 +1,7 @@
 """A class -> its fields, each of which is a column, and what makes its objects. Knows no requests.
 
-What fits a field is the business of msgspec or pydantic, as the class says it. Missing values are sent as data frames send them.
+What fits a field is the business of msgspec or pydantic, as the class says it. Missing values are sent as
+data frames send them.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class _Kind(NamedTuple):
     of_python: type
     datatype: Datatype
     content_type: str | None = None
-    nullable: str | None = None  # the `pd_dtype` with which some may be missing, where the datatype has no value for that
+    # the `pd_dtype` with which some may be missing, where the datatype has no value for that
+    nullable: str | None = None
 
 
 _KINDS: Final[Mapping[type[types.Type], _Kind]] = {
@@ -60,7 +62,8 @@ _KINDS: Final[Mapping[type[types.Type], _Kind]] = {
 }
 
 _EXPECTED: Final = (
-    "annotate it bool, int, float, str, bytes, datetime, date, a Literal or an Enum of str or of int, one of these | None but bytes, or a "
+    "annotate it bool, int, float, str, bytes, datetime, date, a Literal or an Enum of str or of int, one "
+    "of these | None but bytes, or a "
     "list of one of them"
 )
 
@@ -132,7 +135,10 @@ class Field(NamedTuple):
             return self._read(tensor)
         if len(shape) != 2:
             raise InvalidRequest(f"{show(tensor.name)} has shape {list(shape)}: expected [-1, -1]")
-        values, width = self._read(make_tensor(tensor.name, tensor.array.reshape(-1), tensor.parameters)), shape[1]
+        values, width = (
+            self._read(make_tensor(tensor.name, tensor.array.reshape(-1), tensor.parameters)),
+            shape[1],
+        )
         return [values[row * width : (row + 1) * width] for row in range(shape[0])]
 
     def _read(self, tensor: Tensor) -> list[Any]:
@@ -141,36 +147,61 @@ class Field(NamedTuple):
             values = read_beside_missing(tensor, DTYPES[kind.datatype].kind)
             return self.read_texts(values) if self.is_date else values
         if tensor.array.dtype.hasobject is not (kind.datatype == "BYTES"):
-            raise InvalidRequest(f"{show(tensor.name)} has datatype {tensor.datatype}: expected {kind.datatype}")
+            raise InvalidRequest(
+                f"{show(tensor.name)} has datatype {tensor.datatype}: expected {kind.datatype}"
+            )
         accepted = (None, "np", kind.content_type or (Base64Codec.content_type if self.is_binary else None))
         if content_type not in accepted:
-            raise InvalidRequest(f"{show(tensor.name)} has the content_type {show(content_type)}: expected {accepted[-1] or 'np'}, or none")
+            raise InvalidRequest(
+                f"{show(tensor.name)} has the content_type {show(content_type)}: expected "
+                f"{accepted[-1] or 'np'}, or none"
+            )
         if self.is_binary:
-            return Base64Codec.decode_input(tensor) if content_type == accepted[-1] else bytes_of(tensor, "bytes")
+            return (
+                Base64Codec.decode_input(tensor)
+                if content_type == accepted[-1]
+                else bytes_of(tensor, "bytes")
+            )
         if self.is_date:
             return self._read_dates(tensor)
         if of is types.StrType:
             return StringCodec.decode_input(tensor)
         values = rows_of(tensor, "np").tolist()
-        return [None if value != value else value for value in values] if self.is_nullable and of is types.FloatType else values
+        return (
+            [None if value != value else value for value in values]
+            if self.is_nullable and of is types.FloatType
+            else values
+        )
 
     def read_texts(self, values: Sequence[Any]) -> list[Any]:
-        """Values of JSON for a field of dates, in which texts are read as those of any column. What else is there, the class judges."""
+        """Values of JSON for a field of dates, in which texts are read as those of any column. What else is
+        there, the class judges."""
         are_texts = [type(value) is str for value in values]
-        elements = [value.encode() if is_text else _ANY_DATE for value, is_text in zip(values, are_texts, strict=True)]
+        elements = [
+            value.encode() if is_text else _ANY_DATE for value, is_text in zip(values, are_texts, strict=True)
+        ]
         dates = self._read_dates(make_tensor(self.reads, object_array(elements, (len(elements),)), {}))
-        return [date if is_text else value for date, value, is_text in zip(dates, values, are_texts, strict=True)]
+        return [
+            date if is_text else value for date, value, is_text in zip(dates, values, are_texts, strict=True)
+        ]
 
     def _read_dates(self, tensor: Tensor) -> list[Any]:
         elements = bytes_of(tensor, "datetime") if self.is_nullable else []
         if NO_DATE in elements:
             there = [_ANY_DATE if element == NO_DATE else element for element in elements]
-            values = DatetimeCodec.decode_input(make_tensor(tensor.name, object_array(there, (len(there),)), {}))
-            dates = [None if element == NO_DATE else value for element, value in zip(elements, values, strict=True)]
+            values = DatetimeCodec.decode_input(
+                make_tensor(tensor.name, object_array(there, (len(there),)), {})
+            )
+            dates = [
+                None if element == NO_DATE else value for element, value in zip(elements, values, strict=True)
+            ]
         else:
             dates = [*DatetimeCodec.decode_input(tensor)]
         if self.of is types.DateType:  # a time of the day stays, so that it is refused
-            return [each.date() if each is not None and each.time() == time() and each.tzinfo is None else each for each in dates]
+            return [
+                each.date() if each is not None and each.time() == time() and each.tzinfo is None else each
+                for each in dates
+            ]
         return dates
 
     def write(self, name: str, values: list[Any]) -> Tensor:
@@ -179,7 +210,10 @@ class Field(NamedTuple):
             return self._write(name, values)
         widths = {len(each) for each in values}
         if len(widths) > 1:
-            raise ValueError(f"{show(name)} has lists of {min(widths)} and of {max(widths)} elements: expected as many in each row")
+            raise ValueError(
+                f"{show(name)} has lists of {min(widths)} and of {max(widths)} elements: expected as many "
+                "in each row"
+            )
         tensor = self._write(name, [element for each in values for element in each])
         tensor.array = tensor.array.reshape(len(values), *widths, *(() if widths else (0,)))
         return tensor
@@ -190,18 +224,23 @@ class Field(NamedTuple):
             return Tensor(name, object_array(values, (len(values),)))
         if self.is_date:
             texts = [NO_DATE if value is None else value.isoformat().encode() for value in values]
-            return Tensor(name, object_array(texts, (len(texts),)), {"content_type": DatetimeCodec.content_type})
+            return Tensor(
+                name, object_array(texts, (len(texts),)), {"content_type": DatetimeCodec.content_type}
+            )
         if is_missing and of is not types.FloatType:
             tensor = PandasJSONCodec.encode_input(name, values)
             return make_tensor(name, tensor.array, {**tensor.parameters, DTYPE: str(kind.nullable)})
         if of is types.StrType:
-            return make_tensor(name, object_array(list(map(str.encode, values)), (len(values),)), {"content_type": "str"})
+            return make_tensor(
+                name, object_array(list(map(str.encode, values)), (len(values),)), {"content_type": "str"}
+            )
         numbers = [np.nan if value is None else value for value in values] if is_missing else values
         return make_tensor(name, np.array(numbers, DTYPES[kind.datatype]), {})
 
 
 Make: TypeAlias = Callable[[Sequence[dict[str, Any]]], list[Any]]
-"""Makes the rows of the members of each, and checks all at once. Raises InvalidRequest with the row and the field that does not fit."""
+"""Makes the rows of the members of each, and checks all at once. Raises InvalidRequest with the row and the
+field that does not fit."""
 
 FromJSON: TypeAlias = Callable[[bytes], list[Any]]
 """Makes the rows of a JSON text in one go. It takes unknown names, and names that are there twice."""
@@ -209,7 +248,8 @@ FromJSON: TypeAlias = Callable[[bytes], list[Any]]
 
 _HINTS: Final[Mapping[str, str]] = {
     "'<' not supported": (
-        ": a Literal has values of several types, which msgspec before 0.22 cannot sort: for None, write Literal[...] | None"
+        ": a Literal has values of several types, which msgspec before 0.22 cannot sort: for None, write "
+        "Literal[...] | None"
     ),
     "takes_self=True": ": write attrs.field(init=False), and set the field in __attrs_post_init__",
 }
@@ -222,7 +262,9 @@ def read_msgspec(cls: type) -> tuple[tuple[Field, ...], Make, FromJSON | None]:
         schema = msgspec.json.schema(cls, schema_hook=lambda _: {"title": "refused below"})
     except (TypeError, NameError, NotImplementedError) as error:
         hint = next((hint for part, hint in _HINTS.items() if part in str(error)), "")
-        raise TypeError(f"the fields of {cls.__name__} can be no columns: {str(error).partition('. File a')[0]}{hint}") from None
+        raise TypeError(
+            f"the fields of {cls.__name__} can be no columns: {str(error).partition('. File a')[0]}{hint}"
+        ) from None
     definitions = schema.get("$defs", {})
     schema = _resolve_references(schema, definitions)
     schemas, names = schema.get("prefixItems"), _find_names(cls)
@@ -232,7 +274,9 @@ def read_msgspec(cls: type) -> tuple[tuple[Field, ...], Make, FromJSON | None]:
             each.name,
             names.get(each.name, (each.encode_name, each.encode_name)),
             each.type,
-            _resolve_references(schema["properties"][each.encode_name] if schemas is None else schemas[index], definitions),
+            _resolve_references(
+                schema["properties"][each.encode_name] if schemas is None else schemas[index], definitions
+            ),
             is_needed=each.required,
         )
         for index, each in enumerate(getattr(info, "fields", ()))
@@ -254,21 +298,35 @@ def read_msgspec(cls: type) -> tuple[tuple[Field, ...], Make, FromJSON | None]:
 
 
 def _find_names(cls: Any) -> dict[str, tuple[str, str]]:
-    """The names with which each field of a dataclass or of attrs is read and written: none to read it by, if it has `init=False`."""
-    members = getattr(cls, "__attrs_attrs__", None) or (dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ())
-    return {each.name: (alias if each.init else "", alias) for each in members for alias in [getattr(each, "alias", each.name)]}
+    """The names with which each field of a dataclass or of attrs is read and written: none to read it by, if
+    it has `init=False`."""
+    members = getattr(cls, "__attrs_attrs__", None) or (
+        dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    )
+    return {
+        each.name: (alias if each.init else "", alias)
+        for each in members
+        for alias in [getattr(each, "alias", each.name)]
+    }
 
 
 def _make_constructor(cls: type, fields: Sequence[Field], names: Mapping[str, tuple[str, str]]) -> type:
-    """A class that checks arguments by name and makes an object of them, where msgspec itself takes places, or names of attributes."""
+    """A class that checks arguments by name and makes an object of them, where msgspec itself takes places,
+    or names of attributes."""
 
     def construct(arguments: Any) -> None:
         there = [name for name in reads if getattr(arguments, name) is not msgspec.UNSET]
         arguments.made = cls(**{names.get(name, (name,))[0]: getattr(arguments, name) for name in there})
 
     reads = {field.name: field.reads for field in fields if field.reads}
-    typed = [(field.name, field.type, *(() if field.is_needed else (msgspec.UNSET,))) for field in fields if field.reads]
-    return msgspec.defstruct(cls.__name__, typed, rename=reads, namespace={"__post_init__": construct}, dict=True, kw_only=True)
+    typed = [
+        (field.name, field.type, *(() if field.is_needed else (msgspec.UNSET,)))
+        for field in fields
+        if field.reads
+    ]
+    return msgspec.defstruct(
+        cls.__name__, typed, rename=reads, namespace={"__post_init__": construct}, dict=True, kw_only=True
+    )
 
 
 def explain_msgspec(text: str, objects: Sequence[Mapping[str, Any]], fields: Mapping[str, Field]) -> str:
@@ -296,7 +354,9 @@ def read_pydantic(cls: Any) -> tuple[tuple[Field, ...], Make, None]:
     try:  # a type may stand below the class that names it
         (getattr(cls, "model_rebuild", None) or partial(pydantic.dataclasses.rebuild_dataclass, cls))()
     except NameError as error:
-        raise TypeError(f"the fields of {cls.__name__} can be no columns: name {error.name!r} is not defined") from None
+        raise TypeError(
+            f"the fields of {cls.__name__} can be no columns: name {error.name!r} is not defined"
+        ) from None
     rows: Any = pydantic.TypeAdapter(list[cls])
     properties = _list_properties(cls, "validation")
     fields = tuple(
@@ -304,7 +364,9 @@ def read_pydantic(cls: Any) -> tuple[tuple[Field, ...], Make, None]:
             cls,
             name,
             (
-                "" if dataclasses.is_dataclass(cls) and each.init is False else _find_alias(cls, name, each.validation_alias or each.alias),
+                ""
+                if dataclasses.is_dataclass(cls) and each.init is False
+                else _find_alias(cls, name, each.validation_alias or each.alias),
                 each.serialization_alias or name,
             ),
             _find_type(each.annotation),
@@ -320,41 +382,60 @@ def read_pydantic(cls: Any) -> tuple[tuple[Field, ...], Make, None]:
             try:
                 instances += rows.validate_python(objects[start : start + _TOGETHER])
             except pydantic.ValidationError as error:
-                raise InvalidRequest(_explain_pydantic(error.errors(include_url=False, include_context=False)[0], start)) from None
+                raise InvalidRequest(
+                    _explain_pydantic(error.errors(include_url=False, include_context=False)[0], start)
+                ) from None
         return instances
 
     return fields, make, None
 
 
-def read_serialization(cls: Any, fields: Sequence[Field], make: Make) -> tuple[list[Field], Callable[[list[Any]], list[Any]]]:
-    """The fields that pydantic writes, and what prepares rows for that: what is no instance yet becomes one, and serializers are called."""
+def read_serialization(
+    cls: Any, fields: Sequence[Field], make: Make
+) -> tuple[list[Field], Callable[[list[Any]], list[Any]]]:
+    """The fields that pydantic writes, and what prepares rows for that: what is no instance yet becomes one,
+    and serializers are called."""
     import pydantic
 
     dump: Any = pydantic.TypeAdapter(list[cls]).dump_python
-    decorators, serialized, properties = cls.__pydantic_decorators__, _find_serialized_fields(cls), _list_properties(cls, "serialization")
+    decorators, serialized, properties = (
+        cls.__pydantic_decorators__,
+        _find_serialized_fields(cls),
+        _list_properties(cls, "serialization"),
+    )
     if decorators.model_serializers or not properties:
-        raise TypeError(f"{cls.__name__} does not say what each field becomes: write field_serializer and computed_field")
+        raise TypeError(
+            f"{cls.__name__} does not say what each field becomes: write field_serializer and computed_field"
+        )
     as_they_are = {field.name: field for field in fields if field.name not in serialized}
     names = {
         **{field.name: (field.reads, field.writes) for field in fields},
         **{name: ("", each.info.alias or name) for name, each in decorators.computed_fields.items()},
     }
     written = [
-        as_they_are.get(name) or _make_field(cls, name, names[name], _find_type(_find_written_type(each)), each, is_needed=True)
+        as_they_are.get(name)
+        or _make_field(cls, name, names[name], _find_type(_find_written_type(each)), each, is_needed=True)
         for name, each in properties.items()
     ]
-    texts = {field.name for field in written if not (field.name in as_they_are or field.is_date or field.is_binary)}
+    texts = {
+        field.name for field in written if not (field.name in as_they_are or field.is_date or field.is_binary)
+    }
     instance: Any = cls if _read_config(cls).get("revalidate_instances", "never") == "never" else ()
 
     def complete(rows: list[Any]) -> list[Any]:
-        """The instance of each row. One that is there stays: pydantic itself runs the validators of a whole model on it again."""
+        """The instance of each row. One that is there stays: pydantic itself runs the validators of a whole
+        model on it again."""
         made = iter(make([row for row in rows if not isinstance(row, instance)]))
         return [row if isinstance(row, instance) else next(made) for row in rows]
 
     def prepare(rows: list[Any]) -> list[Any]:
-        """The values of each row by name. Those that are no texts are as they are: JSON would round a number or a date in silence."""
+        """The values of each row by name. Those that are no texts are as they are: JSON would round a number
+        or a date in silence."""
         instances, included = complete(rows), (("json", texts), ("python", properties.keys() - texts))
-        parts = [dump(instances, mode=mode, by_alias=True, include={"__all__": each}, warnings=False) for mode, each in included]
+        parts = [
+            dump(instances, mode=mode, by_alias=True, include={"__all__": each}, warnings=False)
+            for mode, each in included
+        ]
         return [{**some, **more} for some, more in zip(*parts, strict=True)]
 
     return written, complete if properties.keys() <= as_they_are.keys() else prepare
@@ -371,7 +452,9 @@ def _list_properties(cls: Any, mode: Any) -> dict[str, Schema]:
 
 def _find_serialized_fields(cls: Any) -> set[str]:
     """The names of the fields that pydantic does not write as they are."""
-    decorated = {name for each in cls.__pydantic_decorators__.field_serializers.values() for name in each.info.fields}
+    decorated = {
+        name for each in cls.__pydantic_decorators__.field_serializers.values() for name in each.info.fields
+    }
     return {
         name
         for name, each in cls.__pydantic_fields__.items()
@@ -380,7 +463,9 @@ def _find_serialized_fields(cls: Any) -> set[str]:
         or getattr(each, "exclude_if", None)
         or _has(
             Annotated[each.annotation, *each.metadata, None],
-            lambda part: hasattr(part, "__get_pydantic_core_schema__") and "Validator" not in type(part).__name__,
+            lambda part: (
+                hasattr(part, "__get_pydantic_core_schema__") and "Validator" not in type(part).__name__
+            ),
         )
     }
 
@@ -403,7 +488,10 @@ def _read_config(cls: Any) -> Mapping[str, Any]:
 
 def _find_alias(cls: type, name: str, alias: Any) -> str:
     if alias is not None and not isinstance(alias, str):
-        raise TypeError(f"{cls.__name__}.{name} has {alias!r}, and a tensor has one name: write validation_alias as a string")
+        raise TypeError(
+            f"{cls.__name__}.{name} has {alias!r}, and a tensor has one name: write validation_alias as a "
+            "string"
+        )
     return alias or name
 
 
@@ -419,10 +507,14 @@ def _explain_pydantic(error: Mapping[str, Any], start: int) -> str:
     text = error["msg"].removeprefix("Value error, ")
     text = text if text is not error["msg"] else f"{text[:1].lower()}{text[1:]}"
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where)
-    return f"rows[{start + row}]{path}: {text}" + (f", got {show(error['input'])}" if where and error["type"] != "missing" else "")
+    return f"rows[{start + row}]{path}: {text}" + (
+        f", got {show(error['input'])}" if where and error["type"] != "missing" else ""
+    )
 
 
-def _make_field(cls: type, name: str, names: tuple[str, str], of: Any, schema: Schema, *, is_needed: bool) -> Field:
+def _make_field(
+    cls: type, name: str, names: tuple[str, str], of: Any, schema: Schema, *, is_needed: bool
+) -> Field:
     members = _list_members(of)
     there = [member for member in members if not isinstance(member, types.NoneType)]
     is_list = len(members) == 1 and isinstance(members[0], types.ListType)
@@ -439,13 +531,27 @@ def _make_field(cls: type, name: str, names: tuple[str, str], of: Any, schema: S
     elif kind is types.EnumType:
         choices = tuple(member.value for member in there[0].cls)
     if choices:
-        kind = {str: types.StrType, int: types.IntType}.get(type(choices[0])) if len(set(map(type, choices))) == 1 else None
+        kind = (
+            {str: types.StrType, int: types.IntType}.get(type(choices[0]))
+            if len(set(map(type, choices))) == 1
+            else None
+        )
     if kind not in _KINDS or (is_nullable and kind is types.BytesType):
         raise TypeError(_explain_type(cls, name, there))
     annotation = _annotate(there[0])
     if is_list or is_nullable:
         annotation = _annotate(members[0], list[annotation]) if is_list else annotation | None  # type: ignore[valid-type]
-    return Field(name, *names, is_needed, kind, choices, is_nullable, is_list, _strip_schema(schema, is_list=is_list), annotation)
+    return Field(
+        name,
+        *names,
+        is_needed,
+        kind,
+        choices,
+        is_nullable,
+        is_list,
+        _strip_schema(schema, is_list=is_list),
+        annotation,
+    )
 
 
 def _annotate(of: Any, kind: Any = None) -> Any:
@@ -457,21 +563,30 @@ def _annotate(of: Any, kind: Any = None) -> Any:
         for reached, beyond, bound in (("ge", "gt", -(2**63)), ("le", "lt", 2**63 - 1)):
             bounds[reached] = bound if bounds[reached] is bounds[beyond] is None else bounds[reached]
     kind = kind or (of.cls if isinstance(of, types.EnumType) else _KINDS[type(of)].of_python)
-    return Annotated[kind, msgspec.Meta(**bounds)] if any(bound is not None for bound in bounds.values()) else kind
+    return (
+        Annotated[kind, msgspec.Meta(**bounds)]
+        if any(bound is not None for bound in bounds.values())
+        else kind
+    )
 
 
 def _list_members(of: Any) -> list[Any]:
     """The types of a union, or the only one."""
     while isinstance(of, types.Metadata):
         of = of.type
-    return [each for member in of.types for each in _list_members(member)] if isinstance(of, types.UnionType) else [of]
+    return (
+        [each for member in of.types for each in _list_members(member)]
+        if isinstance(of, types.UnionType)
+        else [of]
+    )
 
 
 def _explain_type(cls: type, name: str, there: Sequence[Any]) -> str:
     nested = next((member.cls for member in there if has_fields(getattr(member, "cls", None))), None)
     if nested is not None:
         return (
-            f"{cls.__name__}.{name} is a {nested.__name__}, and a class in a class is no column: write the fields of {nested.__name__} "
+            f"{cls.__name__}.{name} is a {nested.__name__}, and a class in a class is no column: write the "
+            f"fields of {nested.__name__} "
             f"into {cls.__name__} itself"
         )
     return f"{cls.__name__}.{name} can be no column: {_EXPECTED}"
@@ -480,7 +595,10 @@ def _explain_type(cls: type, name: str, there: Sequence[Any]) -> str:
 def _resolve_references(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
     """A schema without references."""
     if "$ref" in schema:
-        schema = {**definitions[schema["$ref"].rpartition("/")[2]], **{key: value for key, value in schema.items() if key != "$ref"}}
+        schema = {
+            **definitions[schema["$ref"].rpartition("/")[2]],
+            **{key: value for key, value in schema.items() if key != "$ref"},
+        }
     resolved = dict(schema)
     if "anyOf" in resolved:
         resolved["anyOf"] = [_resolve_references(each, definitions) for each in resolved["anyOf"]]
@@ -490,17 +608,26 @@ def _resolve_references(schema: Schema, definitions: Mapping[str, Schema]) -> Sc
 
 
 def _strip_schema(schema: Schema, *, is_list: bool) -> Schema:
-    """The schema of one value that is there, of that of a field. What is said of a list is said of its elements, but for its length."""
+    """The schema of one value that is there, of that of a field. What is said of a list is said of its
+    elements, but for its length."""
     outer = {key: value for key, value in schema.items() if key in ("description", "examples")}
     if is_list:
         lengths: Schema = {key: schema[key] for key in ("minItems", "maxItems") if key in schema}
-        return {"type": "array", "items": {**_strip_schema(schema.get("items", {}), is_list=False), **outer}, **lengths}
+        return {
+            "type": "array",
+            "items": {**_strip_schema(schema.get("items", {}), is_list=False), **outer},
+            **lengths,
+        }
     if schema.get("default") is not None:
         outer["default"] = schema["default"]
     if "anyOf" in schema:
         there = [each for each in schema["anyOf"] if each.get("type") != "null"]
         schema = there[0] if len(there) == 1 else {"type": "number"}
-    kept = {key: value for key, value in schema.items() if key not in ("title", "default", "contentEncoding", "format")}
+    kept = {
+        key: value
+        for key, value in schema.items()
+        if key not in ("title", "default", "contentEncoding", "format")
+    }
     if schema.get("format") in ("date", "date-time"):
         kept["format"] = schema["format"]
     if "enum" in kept:
@@ -514,7 +641,11 @@ def _find_example(schema: Schema) -> list[Any] | None:
         return [schema["examples"][0]]
     if "enum" in schema or "const" in schema:
         return [schema["enum"][0] if "enum" in schema else schema["const"]]
-    bounds: dict[str, float] = {key: schema[key] for key in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum") if key in schema}
+    bounds: dict[str, float] = {
+        key: schema[key]
+        for key in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
+        if key in schema
+    }
     near = [each for bound in bounds.values() for each in (bound, bound + 1, bound - 1)]
     example = next((each for each in (0, *near, sum(bounds.values()) / 2) if _is_within(each, bounds)), 0)
     return [example] if example else None
@@ -539,21 +670,21 @@ def _wants_members(cls: Any) -> bool:
 
 
 REFUSED: Final[Mapping[str, Callable[[Any], bool]]] = {
-    "is a generic class with its types: write a class of your own for it, such as `class Row(Base[int]): ...`, and list[Row]": (
-        lambda cls: not isinstance(cls, type)
-    ),
+    "is a generic class with its types: write a class of your own for it, such as `class Row(Base[int]): "
+    "...`, and list[Row]": (lambda cls: not isinstance(cls, type)),
     "is a class of pydantic.v1: write it with pydantic.BaseModel": (
         lambda cls: hasattr(cls, "__pre_root_validators__") or hasattr(cls, "__pydantic_model__")
     ),
-    "has table=True, with which SQLModel checks nothing: write a class with these fields and without table=True, and annotate it here": (
-        lambda cls: getattr(cls, "model_config", {}).get("table", False)
-    ),
-    "is strict, and no client can send a member of an Enum: write pydantic.Field(strict=False) for each field of an Enum": _wants_members,
+    "has table=True, with which SQLModel checks nothing: write a class with these fields and without "
+    "table=True, and annotate it here": (lambda cls: getattr(cls, "model_config", {}).get("table", False)),
+    "is strict, and no client can send a member of an Enum: write pydantic.Field(strict=False) for each "
+    "field of an Enum": _wants_members,
 }
 """What to write in the place of a class that checks nothing, or that no request can fit."""
 
 REFUSED_AS_RESULTS: Final[Mapping[str, Callable[[Any], bool]]] = {
-    "has a field that a row may lack, and an output has a value in each row: write it without NotRequired and UNSET, as `float | None`": (
+    "has a field that a row may lack, and an output has a value in each row: write it without NotRequired "
+    "and UNSET, as `float | None`": (
         lambda cls: any(
             not each.required and each.default is each.default_factory is msgspec.NODEFAULT
             for each in getattr(_find_type(cls), "fields", ())
@@ -569,13 +700,17 @@ def refuse_class(cls: Any, refused: Mapping[str, Callable[[Any], bool]]) -> None
 
 
 def refuse_specs(cls: type) -> None:
-    """Refuse a class that declares a tensor in the place of a field: its range would silently not be looked at."""
+    """Refuse a class that declares a tensor in the place of a field: its range would silently not be looked
+    at."""
     hints: Mapping[str, Any] = {}
     with suppress(NameError, TypeError):  # of what msgspec and pydantic read in another way
         hints = typing.get_type_hints(cls, include_extras=True)
     for name, hint in hints.items():
         if _has(hint, lambda each: isinstance(each, TensorSpec)):
-            raise TypeError(f"{cls.__name__}.{name} has a TensorSpec, which a class of rows ignores: use msgspec.Meta or pydantic.Field")
+            raise TypeError(
+                f"{cls.__name__}.{name} has a TensorSpec, which a class of rows ignores: use msgspec.Meta "
+                "or pydantic.Field"
+            )
 
 
 def _has(hint: Any, is_meant: Callable[[Any], bool]) -> bool:
@@ -600,4 +735,6 @@ def has_fields(cls: Any) -> bool:
 
 
 def is_of_pydantic(cls: Any) -> bool:
-    return isinstance(cls, type) and (issubclass(cls, find_class("pydantic", "BaseModel")) or "__pydantic_fields__" in vars(cls))
+    return isinstance(cls, type) and (
+        issubclass(cls, find_class("pydantic", "BaseModel")) or "__pydantic_fields__" in vars(cls)
+    )

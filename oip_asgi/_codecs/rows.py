@@ -1,4 +1,5 @@
-"""Objects of a class as rows: each field is a tensor of its name. A class is columns. Knows no callables and no wire formats.
+"""Objects of a class as rows: each field is a tensor of its name. A class is columns. Knows no callables and
+no wire formats.
 
 Rows that are JSON objects need no columns in between: see `rows_as_json`.
 """
@@ -49,7 +50,8 @@ _PLAIN: Final = frozenset({bool, int, float, str, bytes, datetime, date, NoneTyp
 
 
 class Rows(RequestCodec[Any]):
-    """The rows of one class, or one row of it: each field is a column. Its content type is that of a data frame with these columns."""
+    """The rows of one class, or one row of it: each field is a column. Its content type is that of a data
+    frame with these columns."""
 
     content_type = "pd"
 
@@ -69,21 +71,26 @@ class Rows(RequestCodec[Any]):
 
     @cached_property
     def as_outputs(self) -> RowWriter:
-        """What leaves of the rows that a model returns. Raises TypeError with what to write if that can be no columns."""
+        """What leaves of the rows that a model returns. Raises TypeError with what to write if that can be no
+        columns."""
         if not is_of_pydantic(self.cls):
             return RowWriter(self.cls, self._written, attrgetter("writes"), partial(_refuse_others, self.cls))
         fields, serialize = read_serialization(self.cls, self._written, self._make)
         return RowWriter(self.cls, fields, attrgetter("writes"), serialize)
 
     def decode_request(self, request: InferenceRequest) -> Any:  # type: ignore[override]
-        return self.choose(self._read({tensor.name: tensor for tensor in request.inputs}, self._fields, attrgetter("reads")))
+        return self.choose(
+            self._read({tensor.name: tensor for tensor in request.inputs}, self._fields, attrgetter("reads"))
+        )
 
     def choose(self, rows: list[Any]) -> Any:
         """All rows, or the only one."""
         if self.is_list:
             return rows
         if len(rows) != 1:
-            raise InvalidRequest(f"the request has {len(rows)} rows: expected 1, as the model takes one {self.cls.__name__}")
+            raise InvalidRequest(
+                f"the request has {len(rows)} rows: expected 1, as the model takes one {self.cls.__name__}"
+            )
         return rows[0]
 
     def decode_response(self, response: InferenceResponse) -> Any:  # type: ignore[override]
@@ -91,42 +98,65 @@ class Rows(RequestCodec[Any]):
         missing = [field.writes for field in self._fields if field.is_needed and field.writes not in there]
         if missing:
             names = ", ".join(map(show, there))
-            raise InvalidResponse(f"the response has no output {show(missing[0])}, which {self.cls.__name__} needs, but {names}")
+            raise InvalidResponse(
+                f"the response has no output {show(missing[0])}, which {self.cls.__name__} needs, but {names}"
+            )
         with raise_invalid_response():
             return self._read(there, self.as_outputs.fields, attrgetter("writes"))
 
     def encode_request(self, payload: Any, use_bytes: bool = True) -> InferenceRequest:  # type: ignore[override]
         writer = self.as_inputs
-        return InferenceRequest(writer.to_columns(writer.check(payload if isinstance(payload, list) else [payload])))
+        return InferenceRequest(
+            writer.to_columns(writer.check(payload if isinstance(payload, list) else [payload]))
+        )
 
     def encode_response(  # type: ignore[override]
-        self, model_name: str, payload: Any, model_version: str | None = None, use_bytes: bool = True, number: int = 0
+        self,
+        model_name: str,
+        payload: Any,
+        model_version: str | None = None,
+        use_bytes: bool = True,
+        number: int = 0,
     ) -> InferenceResponse:
         """The response of rows. If they are of this `number`, it may be JSON objects."""
         if isinstance(payload, list) is not self.is_list:
-            raise TypeError(f"{show(payload)} came back: expected {f'a list of {self._named}' if self.is_list else f'one {self._named}'}")
+            raise TypeError(
+                f"{show(payload)} came back: expected "
+                f"{f'a list of {self._named}' if self.is_list else f'one {self._named}'}"
+            )
         writer = self.as_outputs
         try:
             checked = writer.check(payload if self.is_list else [payload])
         except InvalidRequest as error:
             raise ValueError(str(error)) from None
         as_json = writer.to_json(checked) if len(checked) == number > 0 else None
-        return as_json or InferenceResponse(writer.to_columns(checked), model_name=model_name, model_version=model_version)
+        return as_json or InferenceResponse(
+            writer.to_columns(checked), model_name=model_name, model_version=model_version
+        )
 
     @property
     def _named(self) -> str:
         return self.cls.__name__
 
-    def _read(self, tensors: Mapping[str, Tensor], fields: Sequence[Field], name_of: Callable[[Field], str]) -> list[Any]:
+    def _read(
+        self, tensors: Mapping[str, Tensor], fields: Sequence[Field], name_of: Callable[[Field], str]
+    ) -> list[Any]:
         """The rows of some tensors."""
-        columns = {field.reads: field.read(tensors[name]) for field in fields if (name := name_of(field)) in tensors and field.reads}
+        columns = {
+            field.reads: field.read(tensors[name])
+            for field in fields
+            if (name := name_of(field)) in tensors and field.reads
+        }
         if not columns:
-            raise InvalidRequest(f"there is no column of {self._named}: expected {list_names(list(self._names))}")
+            raise InvalidRequest(
+                f"there is no column of {self._named}: expected {list_names(list(self._names))}"
+            )
         first, *others = columns
         for name in others:
             if len(columns[name]) != len(columns[first]):
                 raise InvalidRequest(
-                    f"column {show(name)} has {len(columns[name])} rows, but {show(first)} has {len(columns[first])}: "
+                    f"column {show(name)} has {len(columns[name])} rows, but {show(first)} has "
+                    f"{len(columns[first])}: "
                     "expected as many in each"
                 )
         number, sent = len(columns[first]), len(columns)
@@ -137,19 +167,36 @@ class Rows(RequestCodec[Any]):
 
 
 class RowWriter:
-    """Writes rows of a class: what msgspec makes of their values, by the types of the fields, is what leaves."""
+    """Writes rows of a class: what msgspec makes of their values, by the types of the fields, is what
+    leaves."""
 
-    def __init__(self, cls: type, fields: Sequence[Field], name_of: Callable[[Field], str], prepare: Callable[[list[Any]], list[Any]]):
-        self.fields, self._prepare, self._by_name = fields, prepare, {name_of(field): field for field in fields}
+    def __init__(
+        self,
+        cls: type,
+        fields: Sequence[Field],
+        name_of: Callable[[Field], str],
+        prepare: Callable[[list[Any]], list[Any]],
+    ):
+        self.fields, self._prepare, self._by_name = (
+            fields,
+            prepare,
+            {name_of(field): field for field in fields},
+        )
         if len(self._by_name) < len(fields):
             names = list_names(list(map(name_of, fields)))
-            raise TypeError(f"{cls.__name__} has fields of the same name as tensors, {names}: give each its own")
+            raise TypeError(
+                f"{cls.__name__} has fields of the same name as tensors, {names}: give each its own"
+            )
         self.specs = tuple(field.spec(name) for name, field in self._by_name.items())
         self.schemas = {name: field.full_schema for name, field in self._by_name.items()}
         """The JSON Schema of one value of each tensor."""
-        self._attributes = attributes = [field.name if field.name.isidentifier() else f"_{index}" for index, field in enumerate(fields)]
+        self._attributes = attributes = [
+            field.name if field.name.isidentifier() else f"_{index}" for index, field in enumerate(fields)
+        ]
         typed = [(attribute, field.type) for attribute, field in zip(attributes, fields, strict=True)]
-        struct = msgspec.defstruct(cls.__name__, typed, rename=dict(zip(attributes, self._by_name, strict=True)), gc=False)
+        struct = msgspec.defstruct(
+            cls.__name__, typed, rename=dict(zip(attributes, self._by_name, strict=True)), gc=False
+        )
         # that msgspec knows already what is within a struct saves it more than a microsecond
         made: Any = msgspec.defstruct("Rows", [("rows", list[struct])], array_like=True)  # type: ignore[valid-type]
         convert = partial(msgspec.convert, type=made, from_attributes=True, builtin_types=_NO_TEXTS)
@@ -163,23 +210,33 @@ class RowWriter:
         ]
 
     def check(self, rows: list[Any]) -> list[Any]:
-        """Objects with the values that leave. Raises TypeError or InvalidRequest if a row is not of the class, or does not fit it."""
+        """Objects with the values that leave. Raises TypeError or InvalidRequest if a row is not of the
+        class, or does not fit it."""
         rows = self._prepare(rows)
         try:
             checked = self._convert(rows)
         except msgspec.ValidationError:  # such as numbers of numpy
             get: Any = dict.get if isinstance(rows[0], dict) else getattr
             keys = self._by_name if get is dict.get else self._attributes
-            columns = {name: [get(row, key, UNSET) for row in rows] for name, key in zip(self._by_name, keys, strict=True)}
+            columns = {
+                name: [get(row, key, UNSET) for row in rows]
+                for name, key in zip(self._by_name, keys, strict=True)
+            }
             rows = _to_objects({name: _to_plain(column) for name, column in columns.items()})
-            for row, name in ((row, name) for row, each in enumerate(rows) for name, value in each.items() if value is UNSET):
+            for row, name in (
+                (row, name) for row, each in enumerate(rows) for name, value in each.items() if value is UNSET
+            ):
                 raise TypeError(f"rows[{row}] has no {show(name)}") from None
             try:
                 checked = self._convert(rows)
             except msgspec.ValidationError as error:
-                raise InvalidRequest(explain_msgspec(str(error).replace("`$[0]", "`$", 1), rows, self._by_name)) from None
+                raise InvalidRequest(
+                    explain_msgspec(str(error).replace("`$[0]", "`$", 1), rows, self._by_name)
+                ) from None
         for field, of_object, of_dict in self._floats:
-            refuse_inexact(field, [*map(of_dict if isinstance(rows[0], dict) else of_object, rows)] if rows else ())
+            refuse_inexact(
+                field, [*map(of_dict if isinstance(rows[0], dict) else of_object, rows)] if rows else ()
+            )
         return checked
 
     def write(self, name: str, values: list[Any], *_: Any) -> Tensor:
@@ -188,10 +245,14 @@ class RowWriter:
 
     def to_columns(self, checked: Sequence[Any]) -> list[Tensor]:
         columns = zip(self._by_name.items(), (list(map(find, checked)) for find in self._find), strict=True)
-        return [field.write(name, _to_plain(column) if field.choices else column) for (name, field), column in columns]
+        return [
+            field.write(name, _to_plain(column) if field.choices else column)
+            for (name, field), column in columns
+        ]
 
     def to_json(self, checked: Sequence[Any]) -> RowsAsJSON | None:
-        """A list of JSON objects. None if columns write something in another way, such as a date or an infinity."""
+        """A list of JSON objects. None if columns write something in another way, such as a date or an
+        infinity."""
         try:
             text = _encode(checked) if self._is_json else b"null"
         except TypeError:  # of a text of numpy
@@ -215,19 +276,23 @@ def make_rows(cls: Any, is_list: bool) -> Rows:
 
 
 def find_rows(annotation: Any) -> Rows | None:
-    """The rows that `Customer` or `list[Customer]` asks for; None for other annotations. Raises TypeError as `make_rows` does."""
+    """The rows that `Customer` or `list[Customer]` asks for; None for other annotations. Raises TypeError as
+    `make_rows` does."""
     is_list, arguments = typing.get_origin(annotation) in (list, Sequence), typing.get_args(annotation)
     cls = arguments[0] if is_list and arguments else annotation
     return make_rows(cls, is_list) if has_fields(cls) else None
 
 
 def find_rows_of_result(annotation: Any) -> Rows | None:
-    """The same for a result. A tuple or a mapping whose members are arrays is several outputs, as without annotation."""
+    """The same for a result. A tuple or a mapping whose members are arrays is several outputs, as without
+    annotation."""
     cls = annotation if has_fields(annotation) else next(iter(typing.get_args(annotation)), annotation)
     try:
         return find_rows(annotation)
     except TypeError:
-        if typing.is_typeddict(typing.get_origin(cls) or cls) or issubclass(typing.get_origin(cls) or cls, tuple):
+        if typing.is_typeddict(typing.get_origin(cls) or cls) or issubclass(
+            typing.get_origin(cls) or cls, tuple
+        ):
             return None
         raise
 
@@ -244,14 +309,16 @@ def _to_objects(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 
 
 def _to_datetime(value: datetime) -> datetime | None:
-    """A datetime of another library as Python's: None of NaT. One that is finer than microseconds stays, so that it is refused."""
+    """A datetime of another library as Python's: None of NaT. One that is finer than microseconds stays, so
+    that it is refused."""
     is_exact = not getattr(value, "nanosecond", 0)
     return None if value != value else datetime.combine(value.date(), value.timetz()) if is_exact else value
 
 
 _CONVERTERS: Final[Mapping[Any, Callable[[Any], Any]]] = {
     Enum: attrgetter("value"),
-    (np.datetime64, np.timedelta64): lambda value: value if type(value.tolist()) is int else value.tolist(),  # of nanoseconds: refused
+    # of nanoseconds: refused
+    (np.datetime64, np.timedelta64): lambda value: value if type(value.tolist()) is int else value.tolist(),
     (np.generic, np.ndarray): methodcaller("tolist"),
     (list, tuple): lambda value: _to_plain(list(value)),
     datetime: _to_datetime,
@@ -263,5 +330,8 @@ def _to_plain(values: list[Any]) -> list[Any]:
     kinds = set(map(type, values))
     if kinds <= _PLAIN:
         return values
-    by_kind = {kind: next((convert for of, convert in _CONVERTERS.items() if issubclass(kind, of)), None) for kind in kinds}
+    by_kind = {
+        kind: next((convert for of, convert in _CONVERTERS.items() if issubclass(kind, of)), None)
+        for kind in kinds
+    }
     return [value if (convert := by_kind[type(value)]) is None else convert(value) for value in values]

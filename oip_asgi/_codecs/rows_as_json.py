@@ -1,7 +1,9 @@
-"""Rows that come or leave as JSON objects: without columns in between, where these would change nothing. Knows no callables.
+"""Rows that come or leave as JSON objects: without columns in between, where these would change nothing.
+Knows no callables.
 
-A request whose rows came as objects has one input, `Objects`, and a response that leaves as objects is `RowsAsJSON`: neither has tensors.
-Columns are made only if something needs them, such as a cache, or if JSON writes a value in another way, such as a date.
+A request whose rows came as objects has one input, `Objects`, and a response that leaves as objects is
+`RowsAsJSON`: neither has tensors. Columns are made only if something needs them, such as a cache, or if JSON
+writes a value in another way, such as a date.
 """
 
 from __future__ import annotations
@@ -26,11 +28,14 @@ from .plain import PandasJSONCodec
 from .row_fields import Field, FromJSON, Make
 
 OBJECTS: Final = ""
-"""The name of the input that holds the rows of a request themselves. No tensor of a client or a declaration has it."""
+"""The name of the input that holds the rows of a request themselves. No tensor of a client or a declaration
+has it."""
 
-_OTHER_DATES: Final = [re.compile(pattern) for pattern in (rb"\\", rb"t(?<=[0-9]t)", rb"z(?<=[0-9]z)", rb"\.[0-9]{7}")]
-"""Where msgspec may take or round a date that `infer` refuses: an escape, a small letter, more digits than microseconds have. To search for
-one letter at a time takes a tenth of the time of one search for all."""
+_OTHER_DATES: Final = [
+    re.compile(pattern) for pattern in (rb"\\", rb"t(?<=[0-9]t)", rb"z(?<=[0-9]z)", rb"\.[0-9]{7}")
+]
+"""Where msgspec may take or round a date that `infer` refuses: an escape, a small letter, more digits than
+microseconds have. To search for one letter at a time takes a tenth of the time of one search for all."""
 
 _encode: Final = msgspec.json.Encoder().encode
 _OF_JSON: Final = frozenset({bool, int, float, str, NoneType})
@@ -70,7 +75,8 @@ def list_made(objects: Tensor) -> list[Any]:
 
 
 class JSONRows:
-    """The rows of one class, or one row of it. `write_columns` makes the request with the columns of some rows."""
+    """The rows of one class, or one row of it. `write_columns` makes the request with the columns of some
+    rows."""
 
     def __init__(
         self,
@@ -96,21 +102,34 @@ class JSONRows:
         ]
 
     def read(self, text: bytes, *, is_list: bool) -> InferenceRequest | None:
-        """The request of the JSON of a list of objects, or of one: in one go if nothing is wrong. None if `read_row` is to read it."""
+        """The request of the JSON of a list of objects, or of one: in one go if nothing is wrong. None if
+        `read_row` is to read it."""
         may_differ = bool(self._dates) and any(each.search(text) for each in _OTHER_DATES)
-        if self._from_json is not None and self._is_whole and (is_list or not self._has_lists) and not may_differ:
+        if (
+            self._from_json is not None
+            and self._is_whole
+            and (is_list or not self._has_lists)
+            and not may_differ
+        ):
             rows = read_rows(text if is_list else b"[%b]" % text, self._from_json, self._width)
             if rows is not None and (is_list or len(rows) == 1):
                 return self._make_request(rows)
         return self._read_objects(read_objects(text, self._width)) if is_list else None
 
     def read_row(self, members: dict[str, Any]) -> InferenceRequest | None:
-        """The request of the members of an object, if it is one row. None if they are columns, or something is beside a row."""
-        is_usual = {*map(type, members.values())} <= _OF_JSON and math.inf not in members.values() and -math.inf not in members.values()
+        """The request of the members of an object, if it is one row. None if they are columns, or something
+        is beside a row."""
+        is_usual = (
+            {*map(type, members.values())} <= _OF_JSON
+            and math.inf not in members.values()
+            and -math.inf not in members.values()
+        )
         if is_usual and not self._has_lists and self._fits(members):
             try:
                 return self._read_objects([members])
-            except InvalidRequest:  # columns take 2.0 for 2, and say what else is wrong; but of null they would make NaN
+            except (
+                InvalidRequest
+            ):  # columns take 2.0 for 2, and say what else is wrong; but of null they would make NaN
                 if any(members[name] is None for name in self._never_null & members.keys()):
                     raise
         elif nulls := [name for name in self._never_null & members.keys() if members[name] is None]:
@@ -128,12 +147,17 @@ class JSONRows:
         for field in self._dates:
             objects = _read_dates(field, objects)
         if self._binary:
-            objects = [{**each, **{name: _to_bytes(each[name]) for name in self._binary if name in each}} for each in objects]
+            objects = [
+                {**each, **{name: _to_bytes(each[name]) for name in self._binary if name in each}}
+                for each in objects
+            ]
         try:
             rows = self._make(objects)
         except InvalidRequest:
             raise
-        except Exception as error:  # the class's own, which the model is to fail with, as where its rows are made of columns
+        except (
+            Exception
+        ) as error:  # the class's own, which the model is to fail with, as where its rows are made of columns
             return _make_request([Unmade(error)] * len(objects))
         return self._make_request(rows)
 
@@ -153,10 +177,13 @@ class JSONRows:
             raise InvalidRequest(f"the rows can be no columns, which this model needs: {error}") from None
 
     def show_json(self, request: InferenceRequest) -> InferenceRequest:
-        """A request whose rows can be no columns: its input `rows` is their JSON. If their class fails, it has no input."""
+        """A request whose rows can be no columns: its input `rows` is their JSON. If their class fails, it
+        has no input."""
         with suppress(Exception):  # an observer must not fail the request
             rows = list_made(request.inputs[0])
-            plain = msgspec.to_builtins(rows, str_keys=True, enc_hook=lambda value: getattr(value, "__dict__", None) or str(value))
+            plain = msgspec.to_builtins(
+                rows, str_keys=True, enc_hook=lambda value: getattr(value, "__dict__", None) or str(value)
+            )
             return InferenceRequest([PandasJSONCodec.encode_input("rows", plain)])
         return InferenceRequest([])
 
@@ -183,14 +210,19 @@ def refuse_inexact(field: Field, values: Sequence[Any]) -> None:
     with suppress(TypeError, OverflowError):
         if is_whole and array("q", values):  # as nearly always; None and lists are no numbers
             return
-    expected = f"out of range for INT64: expected {-(2**63)} to {2**63 - 1}" if is_whole else "a whole number that a float would round"
+    expected = (
+        f"out of range for INT64: expected {-(2**63)} to {2**63 - 1}"
+        if is_whole
+        else "a whole number that a float would round"
+    )
     for row, cell in _iterate_cells(values):
         if isinstance(cell, int) and not (-(2**63) <= cell < 2**63 if is_whole else float(cell) == cell):
             raise InvalidRequest(f"rows[{row}].{field.reads or field.name}: {cell} is {expected}")
 
 
 def _read_dates(field: Field, objects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The objects with the texts of a field read as `infer` reads them: msgspec and pydantic have other texts, and round finer dates."""
+    """The objects with the texts of a field read as `infer` reads them: msgspec and pydantic have other
+    texts, and round finer dates."""
     name = field.reads
     cells = [*_iterate_cells(each.get(name) for each in objects)]
     try:
@@ -200,12 +232,18 @@ def _read_dates(field: Field, objects: Sequence[dict[str, Any]]) -> list[dict[st
         row, cell = cells[int(place)]
         expected = "expected an ISO 8601 date and time, to the microsecond at most"
         raise InvalidRequest(f"rows[{row}].{name}: {expected}, got {show(cell)}") from None
-    read = [[next(dates) for _ in value] if type(value) is list else next(dates) for value in (each.get(name) for each in objects)]
-    return [{**each, name: value} if name in each else each for each, value in zip(objects, read, strict=True)]
+    read = [
+        [next(dates) for _ in value] if type(value) is list else next(dates)
+        for value in (each.get(name) for each in objects)
+    ]
+    return [
+        {**each, name: value} if name in each else each for each, value in zip(objects, read, strict=True)
+    ]
 
 
 def _iterate_cells(values: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-    """The value of a field in each row, or each of its list, or of what msgspec takes for one, with the number of the row."""
+    """The value of a field in each row, or each of its list, or of what msgspec takes for one, with the
+    number of the row."""
     return (
         (row, cell)
         for row, value in enumerate(values)

@@ -1,5 +1,5 @@
-"""Arrays as `torch.Tensor`, for models that take and return them. torch is imported only to make a tensor, never to find out
-whether something is one.
+"""Arrays as `torch.Tensor`, for models that take and return them. torch is imported only to make a tensor,
+never to find out whether something is one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 class TorchCodec(InputCodec["torch.Tensor"]):
     """Tensors of torch, on the CPU. On the wire they are arrays: the content type is `np`.
 
-    A decoded tensor is the model's own and may be changed. `encode_input` takes tensors of any device, and detaches them.
+    A decoded tensor is the model's own and may be changed. `encode_input` takes tensors of any device, and
+    detaches them.
     """
 
     content_type = "np"
@@ -46,7 +47,9 @@ class TorchCodec(InputCodec["torch.Tensor"]):
 
         array = request_input.array
         if array.dtype.hasobject:
-            raise InvalidRequest(f"tensor {show(request_input.name)} has datatype BYTES: expected numbers for torch.Tensor")
+            raise InvalidRequest(
+                f"tensor {show(request_input.name)} has datatype BYTES: expected numbers for torch.Tensor"
+            )
         own = array if array.flags.writeable else array.copy()  # torch has no tensors that are read-only
         if array.dtype.name == "bfloat16":
             return torch.from_numpy(own.view(np.int16)).view(torch.bfloat16)
@@ -70,7 +73,9 @@ def to_array(tensor: torch.Tensor) -> Array:
     try:
         dtype = dtype_of("BF16")
     except InvalidRequest:
-        raise TypeError("a tensor of torch.bfloat16 needs ml_dtypes: pip install ml_dtypes, or use tensor.float()") from None
+        raise TypeError(
+            "a tensor of torch.bfloat16 needs ml_dtypes: pip install ml_dtypes, or use tensor.float()"
+        ) from None
     bits: Array = plain.contiguous().view(torch.int16).numpy()
     return bits.view(dtype)
 

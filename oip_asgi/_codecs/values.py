@@ -1,4 +1,5 @@
-"""Values of a Python caller, by name or as a data frame -> input tensors. Nothing is copied that is a tensor already.
+"""Values of a Python caller, by name or as a data frame -> input tensors. Nothing is copied that is a tensor
+already.
 
 Numbers become INT64, UINT64 or FP64, unless a declaration says what they become.
 """
@@ -41,16 +42,20 @@ _NO_NUMBERS: Final = (np.flexible, np.datetime64, np.timedelta64, np.object_)
 _OWN: Final = frozenset(_PLAIN) - {list, tuple, range}
 
 _MISSING: Final = (
-    '; for a missing value in a column of a data frame, write pandas.Series(["a", None]), or pandas.Series([1, None], dtype="Int64")'
+    '; for a missing value in a column of a data frame, write pandas.Series(["a", None]), or '
+    'pandas.Series([1, None], dtype="Int64")'
 )
 
-_DATES: Final = "; for dates, write a list of datetime.datetime; or a pandas.Series of them, in which some may be missing"
+_DATES: Final = (
+    "; for dates, write a list of datetime.datetime; or a pandas.Series of them, in which some may be missing"
+)
 
 
 def to_inputs(
     inputs: Any, specs: Mapping[str, TensorSpec], codecs: Codecs, columns: Container[str] = ()
 ) -> tuple[list[Tensor], Parameters]:
-    """The input tensors of values by name, or of a value that a request codec encodes, with the parameters that this codec adds.
+    """The input tensors of values by name, or of a value that a request codec encodes, with the parameters
+    that this codec adds.
 
     Lists for `columns` of a data frame or of rows may hold None, as `generate` takes null there.
     """
@@ -65,9 +70,13 @@ def to_inputs(
         except _UNENCODABLE as error:
             raise InvalidRequest(str(error) if isinstance(whole, Rows) else f"inputs: {error}") from error
         # whose codec may be a user's
-        return [Tensor(tensor.name, tensor.array, tensor.parameters) for tensor in request.inputs], request.parameters
+        return [
+            Tensor(tensor.name, tensor.array, tensor.parameters) for tensor in request.inputs
+        ], request.parameters
     if not isinstance(inputs, Mapping):
-        raise InvalidRequest(f"the inputs are {show(inputs)}: expected values by name, such as {{'x': array}}, or a data frame")
+        raise InvalidRequest(
+            f"the inputs are {show(inputs)}: expected values by name, such as {{'x': array}}, or a data frame"
+        )
     tensors: list[Tensor] = []
     for name, value in inputs.items():
         if not isinstance(name, str):
@@ -76,7 +85,9 @@ def to_inputs(
             tensors.append(Tensor(to_plain(name), value))
             continue
         if type(value) is not ndarray and (is_frame(value) or is_foreign_frame(value)):
-            raise InvalidRequest(f"input {show(name)} is a data frame, whose columns are inputs: give it alone, not by a name")
+            raise InvalidRequest(
+                f"input {show(name)} is a data frame, whose columns are inputs: give it alone, not by a name"
+            )
         key, spec = to_plain(name), specs.get(name)
         try:
             tensors.append(_encode_value(key, value, spec, codecs, is_column=name in columns))
@@ -89,7 +100,9 @@ def to_inputs(
     return tensors, {}
 
 
-def _encode_value(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs, *, is_column: bool) -> Tensor:
+def _encode_value(
+    name: str, value: Any, spec: TensorSpec | None, codecs: Codecs, *, is_column: bool
+) -> Tensor:
     if isinstance(value, Tensor):
         return Tensor(name, value.array, dict(value.parameters))
     if not isinstance(value, ndarray):
@@ -117,13 +130,20 @@ def _find_codec(value: Any, spec: TensorSpec | None, codecs: Codecs) -> AnyInput
 
 
 def _to_own(value: Any, spec: TensorSpec | None) -> Any:
-    """A value of Python's own classes, or a list of them; or the array that numpy makes of what it knows, if a model may get that."""
+    """A value of Python's own classes, or a list of them; or the array that numpy makes of what it knows, if
+    a model may get that."""
     if isinstance(value, _PLAIN):
         if type(value) is list and _are_own(value):
             return value
         classes = find_classes(value)
-        are_numbers = all(issubclass(each, np.generic) and not issubclass(each, _NO_NUMBERS) for each in classes)
-        if not are_numbers or (spec is not None and spec.dtype.hasobject) or (np.bool_ in classes and len(classes) > 1):
+        are_numbers = all(
+            issubclass(each, np.generic) and not issubclass(each, _NO_NUMBERS) for each in classes
+        )
+        if (
+            not are_numbers
+            or (spec is not None and spec.dtype.hasobject)
+            or (np.bool_ in classes and len(classes) > 1)
+        ):
             return _unwrap(value)
     array = np.atleast_1d(as_array(value))
     if spec is None or spec.takes(array.dtype) or array.dtype.kind not in "biufV" or spec.dtype.hasobject:
@@ -144,13 +164,18 @@ def _are_own(values: list[Any]) -> bool:
 def _unwrap(value: Any) -> Any:
     """A value, or what a list holds, as one of Python's own classes."""
     if isinstance(value, (list, tuple, range)):
-        return value if type(value) is list and _OWN.issuperset(map(type, value)) else list(map(_unwrap, value))
+        return (
+            value if type(value) is list and _OWN.issuperset(map(type, value)) else list(map(_unwrap, value))
+        )
     if isinstance(value, np.generic) and not isinstance(value, _NO_NUMBERS):
         return value.item()
     if hasattr(value, "__array__") and not isinstance(value, np.generic):
         array = np.asarray(value)
         return list(map(_unwrap, array)) if array.ndim else _unwrap(array[()])
-    of = next((each for each in (bytes, bytearray, memoryview, str, bool, int, float) if isinstance(value, each)), type(value))
+    of = next(
+        (each for each in (bytes, bytearray, memoryview, str, bool, int, float) if isinstance(value, each)),
+        type(value),
+    )
     if of in (bytes, bytearray, memoryview):
         return bytes(value)
     return value if type(value) is of else str.__str__(value) if of is str else of(value)
@@ -158,10 +183,19 @@ def _unwrap(value: Any) -> Any:
 
 def _suggest_value(value: Any, spec: TensorSpec | None) -> str:
     """Say what to write for a list or an array of dates, or with a missing value."""
-    elements = value.ravel() if isinstance(value, np.ndarray) else value if isinstance(value, (list, tuple)) else [value]
+    elements = (
+        value.ravel()
+        if isinstance(value, np.ndarray)
+        else value
+        if isinstance(value, (list, tuple))
+        else [value]
+    )
     kinds = set(map(type, elements))
-    if kinds & {date, np.datetime64} or (NoneType in kinds and (datetime in kinds or (spec and spec.content_type == "datetime"))):
+    if kinds & {date, np.datetime64} or (
+        NoneType in kinds and (datetime in kinds or (spec and spec.content_type == "datetime"))
+    ):
         return _DATES
-    if NoneType not in kinds and not any(type(each) is float and each != each for each in elements):  # as NaN is not itself
+    # as NaN is not itself
+    if NoneType not in kinds and not any(type(each) is float and each != each for each in elements):
         return ""
     return '; for a missing number, write float("nan")' if spec and spec.datatype in FLOATING else _MISSING

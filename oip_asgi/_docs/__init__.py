@@ -1,1 +1,2 @@
-"""Documents for people: the OpenAPI document, and the page that shows the models. Knows no requests and no HTTP."""
+"""Documents for people: the OpenAPI document, and the page that shows the models. Knows no requests and no
+HTTP."""

@@ -23,23 +23,34 @@ _NO_WORD: Final = re.compile("[^A-Za-z0-9]+")
 
 
 def openapi(engine: Engine, prefix: str = "", *, visible: Collection[Model] | None = None) -> dict[str, Any]:
-    """The document of a server and its models: of all of them, or of those that a client may see. What it has for each path is JSON."""
+    """The document of a server and its models: of all of them, or of those that a client may see. What it has
+    for each path is JSON."""
     controls = CONTROLS if engine.options.model_control else ()
-    return _make_document(engine, prefix, _list_model_paths(engine.models.all(), visible), has_server=True, controls=controls)
+    return _make_document(
+        engine, prefix, _list_model_paths(engine.models.all(), visible), has_server=True, controls=controls
+    )
 
 
 def openapi_of(
-    engine: Engine, model: Model, version: str | None, *, visible: Collection[Model], controls: Collection[Control]
+    engine: Engine,
+    model: Model,
+    version: str | None,
+    *,
+    visible: Collection[Model],
+    controls: Collection[Control],
 ) -> dict[str, Any]:
     """The document of one model, with what a client may do to it."""
-    model_paths = _list_model_paths([(model, engine.models.find_versions(model.name, None))], {model, *visible})
+    model_paths = _list_model_paths(
+        [(model, engine.models.find_versions(model.name, None))], {model, *visible}
+    )
     if version is not None:
         model_paths = [at for at in model_paths if at.path == path_of(model.name, model.version)]
     return _make_document(engine, "", model_paths, has_server=False, controls=controls)
 
 
 def merge_documents(host: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
-    """Add a server's document to a host's. If both have a path, the host's stays. A host's document of OpenAPI 3.0 does not change."""
+    """Add a server's document to a host's. If both have a path, the host's stays. A host's document of
+    OpenAPI 3.0 does not change."""
     if not str(host.get("openapi")).startswith("3.1"):
         return host  # schemas of 3.1 are no schemas of 3.0
     components = {**host.get("components", {})}
@@ -48,19 +59,30 @@ def merge_documents(host: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any
     names = {tag["name"] for tag in host.get("tags", ())}
     tags = [*host.get("tags", ()), *(tag for tag in ours["tags"] if tag["name"] not in names)]
     known_paths = host.get("paths", {})
-    paths = {**known_paths, **{path: operations for path, operations in ours["paths"].items() if path not in known_paths}}
+    paths = {
+        **known_paths,
+        **{path: operations for path, operations in ours["paths"].items() if path not in known_paths},
+    }
     return {**host, "tags": tags, "paths": paths, "components": components}
 
 
 def list_basis(engine: Engine) -> list[object]:
-    """All on which the document of a server depends, but for its own name and options: equal bases make equal documents."""
+    """All on which the document of a server depends, but for its own name and options: equal bases make equal
+    documents."""
     # each load of a model makes another binding, and a model is described anew by a load only
-    bindings = [(model.binding, model is default) for default, versions in engine.models.all() for model in versions]
+    bindings = [
+        (model.binding, model is default) for default, versions in engine.models.all() for model in versions
+    ]
     return [engine.security, *bindings]
 
 
 def _make_document(
-    engine: Engine, prefix: str, model_paths: list[ModelPath], *, has_server: bool, controls: Collection[Control]
+    engine: Engine,
+    prefix: str,
+    model_paths: list[ModelPath],
+    *,
+    has_server: bool,
+    controls: Collection[Control],
 ) -> dict[str, Any]:
     # the names begin with the prefix, as a document may hold several servers at different paths
     words = "" if prefix in ("", "/v2") else _to_identifier(prefix)
@@ -70,11 +92,15 @@ def _make_document(
     mount, names = _PARAMETER.sub(r"{\1}", prefix), _PARAMETER.findall(prefix)
     parameters = [{"name": name, "in": "path", "required": True, "schema": STRING} for name in names]
     shared = {"parameters": parameters} if parameters else {}
-    is_open = re.compile(f"/{security.open_paths}" if security is not None and security.schemes else "(?s:.*)").fullmatch
+    is_open = re.compile(
+        f"/{security.open_paths}" if security is not None and security.schemes else "(?s:.*)"
+    ).fullmatch
     paths = {}
     for path, methods in _list_operations(operations, model_paths, has_server=has_server, controls=controls):
         if security is not None and not is_open(path):
-            methods = {method: {**operation, "security": security.needed} for method, operation in methods.items()}
+            methods = {
+                method: {**operation, "security": security.needed} for method, operation in methods.items()
+            }
         paths[mount if mount and path == "/" else mount + path] = pack({**shared, **methods})
     components = operations.describe_components()
     if security is not None and security.schemes:
@@ -87,7 +113,11 @@ def _make_document(
     ]
     return {
         "openapi": "3.1.0",
-        "info": {"title": engine.options.name, "version": engine.version, "description": "The Open Inference Protocol (KServe V2)."},
+        "info": {
+            "title": engine.options.name,
+            "version": engine.version,
+            "description": "The Open Inference Protocol (KServe V2).",
+        },
         "tags": tags,
         "paths": paths,
         "components": components,
@@ -107,24 +137,31 @@ def _list_operations(
     return chain.from_iterable(paths.items() for paths in parts)
 
 
-def _list_model_paths(models: list[tuple[Model, list[Model]]], visible: Collection[Model] | None) -> list[ModelPath]:
-    """Each model at each of its paths: one with versions also is at the path without. All models, or those that are visible."""
+def _list_model_paths(
+    models: list[tuple[Model, list[Model]]], visible: Collection[Model] | None
+) -> list[ModelPath]:
+    """Each model at each of its paths: one with versions also is at the path without. All models, or those
+    that are visible."""
     named: list[tuple[Model, str | None]] = []
     for default, versions in models:
         named.append((default, None))
         named += [(model, model.version) for model in versions if model.version is not None]
     if visible is not None:
         named = [(model, version) for model, version in named if model in visible]
-    keys = _make_unique(model.name if version is None else f"{model.name}_v{version}" for model, version in named)
-    of_models = {id(model): key for (model, _), key in zip(named, keys, strict=True)}  # the last, which has the version
+    keys = _make_unique(
+        model.name if version is None else f"{model.name}_v{version}" for model, version in named
+    )
+    # the last, which has the version
+    of_models = {id(model): key for (model, _), key in zip(named, keys, strict=True)}
     return [
-        ModelPath(model, path_of(model.name, version), key, of_models[id(model)]) for (model, version), key in zip(named, keys, strict=True)
+        ModelPath(model, path_of(model.name, version), key, of_models[id(model)])
+        for (model, version), key in zip(named, keys, strict=True)
     ]
 
 
 def _make_unique(texts: Iterable[str]) -> list[str]:
-    """Each text as an identifier, followed by a number if another one has it already, but for case and underscores: generated clients have
-    files and classes of these names."""
+    """Each text as an identifier, followed by a number if another one has it already, but for case and
+    underscores: generated clients have files and classes of these names."""
     names: dict[str, str] = {}
     for text in texts:
         word = _to_identifier(text)

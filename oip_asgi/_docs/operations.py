@@ -1,4 +1,5 @@
-"""The operations of a server and its models, and the components that they share, in an OpenAPI document. Knows no document around them.
+"""The operations of a server and its models, and the components that they share, in an OpenAPI document.
+Knows no document around them.
 
 Specification: OpenAPI 3.1, Operation Object, Components Object; HTTP/REST API.
 """
@@ -55,31 +56,40 @@ _ERRORS: Final = {
 }
 
 _BINARY_BODY: Final = (
-    "How many bytes of the body are JSON. The tensors' bytes are behind them, in the order of the inputs, each as many as its parameter "
+    "How many bytes of the body are JSON. The tensors' bytes are behind them, in the order of the inputs, "
+    "each as many as its parameter "
     "`binary_data_size` says. With 0, the body is the only input's bytes."
 )
 
 _UNDECLARED: Final = (
-    "This model does not declare its {what}, so they are not checked{guessed}. Declare them where the model is registered, such as `{how}`."
+    "This model does not declare its {what}, so they are not checked{guessed}. Declare them where the model "
+    "is registered, such as `{how}`."
 )
 
 _UNKNOWN: Final = "This document has no example, as the model does not say which values it takes."
 
 _PARAMETERS: Final = (
-    "Any other member is a parameter: a string, a number, true or false. A list or an object is refused, and so is a name that is nearly "
+    "Any other member is a parameter: a string, a number, true or false. A list or an object is refused, "
+    "and so is a name that is nearly "
     "that of an input that is not there."
 )
 
 _TOO_LARGE: Final = "This document has no example, which would have {elements} elements."
 
-_BINARY: Final[Mapping[str, Any]] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+_BINARY: Final[Mapping[str, Any]] = {
+    "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
+}
 
-_STREAM: Final = {"description": "One event for each response.", "content": {"text/event-stream": {"schema": json_schemas.STRING}}}
+_STREAM: Final = {
+    "description": "One event for each response.",
+    "content": {"text/event-stream": {"schema": json_schemas.STRING}},
+}
 
 
 def pack(value: dict[str, Any]) -> msgspec.Raw:
-    """The JSON of a part of the document. A tenth of its dicts, and nothing for the garbage collector: of thousands of models that would
-    hold the interpreter for as long as it goes through them, and so the event loop too."""
+    """The JSON of a part of the document. A tenth of its dicts, and nothing for the garbage collector: of
+    thousands of models that would hold the interpreter for as long as it goes through them, and so the event
+    loop too."""
     return msgspec.Raw(msgspec.json.encode(value))
 
 
@@ -91,7 +101,8 @@ class ModelPath(NamedTuple):
 
 
 class Operations:
-    """Makes operations by path and method, and the components that they refer to, whose names begin with the namespace.
+    """Makes operations by path and method, and the components that they refer to, whose names begin with the
+    namespace.
 
     `content_types` has the datatype that each content type of the server needs.
     """
@@ -107,14 +118,23 @@ class Operations:
         _, structs = msgspec.json.schema_components(_DOCUMENTS, ref_template=self._element_of + "{name}")
         # a description is for readers of the code, and the components have names
         structs = {
-            name: {key: value for key, value in schema.items() if key not in ("description", "title")} for name, schema in structs.items()
+            name: {key: value for key, value in schema.items() if key not in ("description", "title")}
+            for name, schema in structs.items()
         }
         elements = {datatype: json_schemas.describe_element(datatype) for datatype in sorted(self._datatypes)}
         all_schemas = {**structs, "Tensor": json_schemas.ANY_TENSOR, **elements, **self._model_schemas}
-        length = {"name": HEADER_LENGTH, "in": "header", "description": _BINARY_BODY, "schema": {"type": "integer", "minimum": 0}}
+        length = {
+            "name": HEADER_LENGTH,
+            "in": "header",
+            "description": _BINARY_BODY,
+            "schema": {"type": "integer", "minimum": 0},
+        }
         return {
             "schemas": {self._namespace + name: schema for name, schema in all_schemas.items()},
-            "responses": {f"{self._namespace}Error{status}": self._make_response("Error", text) for status, text in _ERRORS.items()},
+            "responses": {
+                f"{self._namespace}Error{status}": self._make_response("Error", text)
+                for status, text in _ERRORS.items()
+            },
             "parameters": {f"{self._namespace}HeaderLength": length},
         }
 
@@ -126,12 +146,24 @@ class Operations:
         return {"description": description, "content": {"application/json": {"schema": self._refer_to(name)}}}
 
     def _list_errors(self, *statuses: str) -> dict[str, Any]:
-        return {status: {"$ref": f"#/components/responses/{self._namespace}Error{status}"} for status in statuses}
+        return {
+            status: {"$ref": f"#/components/responses/{self._namespace}Error{status}"} for status in statuses
+        }
 
-    def _make_operation(self, name: str, tag: str, summary: str, responses: dict[str, Any], **more: Any) -> dict[str, Any]:
-        return {"operationId": f"{self._namespace.lower()}_{name}", "tags": [tag], "summary": summary, "responses": responses, **more}
+    def _make_operation(
+        self, name: str, tag: str, summary: str, responses: dict[str, Any], **more: Any
+    ) -> dict[str, Any]:
+        return {
+            "operationId": f"{self._namespace.lower()}_{name}",
+            "tags": [tag],
+            "summary": summary,
+            "responses": responses,
+            **more,
+        }
 
-    def _make_get(self, name: str, tag: str, summary: str, schema: str, *errors: str, not_ready: str = "") -> dict[str, Any]:
+    def _make_get(
+        self, name: str, tag: str, summary: str, schema: str, *errors: str, not_ready: str = ""
+    ) -> dict[str, Any]:
         responses = {"200": self._make_response(schema), **self._list_errors(*errors)}
         if not_ready:
             responses["503"] = self._make_response(schema, not_ready)
@@ -139,29 +171,59 @@ class Operations:
 
     def describe_server(self) -> dict[str, dict[str, Any]]:
         entries = {"type": "array", "items": self._refer_to("ModelIndex")}
-        listed = {"200": {"description": "OK", "content": {"application/json": {"schema": entries}}}, **self._list_errors("400")}
-        body = {"content": {"application/json": {"schema": self._refer_to("IndexRequest"), "example": {"ready": False}}}}
-        index = self._make_operation("server_index", "server", "The models and their states", listed, requestBody=body)
-        ready = self._make_get("server_ready", "server", "Whether every model is ready", "ServerReady", not_ready="A model is not ready.")
+        listed = {
+            "200": {"description": "OK", "content": {"application/json": {"schema": entries}}},
+            **self._list_errors("400"),
+        }
+        body = {
+            "content": {
+                "application/json": {"schema": self._refer_to("IndexRequest"), "example": {"ready": False}}
+            }
+        }
+        index = self._make_operation(
+            "server_index", "server", "The models and their states", listed, requestBody=body
+        )
+        ready = self._make_get(
+            "server_ready",
+            "server",
+            "Whether every model is ready",
+            "ServerReady",
+            not_ready="A model is not ready.",
+        )
         return {
-            "/": self._make_get("server_metadata", "server", "The server's name, version and extensions", "ServerMetadata"),
-            "/health/live": self._make_get("server_live", "server", "Whether the server is alive", "ServerLive"),
+            "/": self._make_get(
+                "server_metadata", "server", "The server's name, version and extensions", "ServerMetadata"
+            ),
+            "/health/live": self._make_get(
+                "server_live", "server", "Whether the server is alive", "ServerLive"
+            ),
             "/health/ready": ready,
             "/models": self._make_get("server_models", "server", "The names of the models", "ModelList"),
-            "/models/stats": self._make_get("server_stats", "server", "The statistics of all models", "Statistics"),
+            "/models/stats": self._make_get(
+                "server_stats", "server", "The statistics of all models", "Statistics"
+            ),
             "/repository/index": {"post": index},
         }
 
-    def describe_control(self, name: str, key: str, actions: Collection[Control]) -> dict[str, dict[str, Any]]:
+    def describe_control(
+        self, name: str, key: str, actions: Collection[Control]
+    ) -> dict[str, dict[str, Any]]:
         body = {"content": {"application/json": {"schema": self._refer_to("ControlRequest")}}}
         responses = {"200": {"description": "Done."}, **self._list_errors("400", "404", "500", "503")}
         operations = {
             action: self._make_operation(
-                f"{action}_{key}", f"model {name}", f"{action.capitalize()} the model", responses, requestBody=body
+                f"{action}_{key}",
+                f"model {name}",
+                f"{action.capitalize()} the model",
+                responses,
+                requestBody=body,
             )
             for action in actions
         }
-        return {f"/repository{path_of(name)}/{action}": {"post": operation} for action, operation in operations.items()}
+        return {
+            f"/repository{path_of(name)}/{action}": {"post": operation}
+            for action, operation in operations.items()
+        }
 
     def describe_model(self, at: ModelPath) -> dict[str, dict[str, Any]]:
         """The operations of a model: either those with a stream of responses, or those with one."""
@@ -170,36 +232,63 @@ class Operations:
         not_ready = "The model is not ready."
         paths = {
             "": self._make_get(f"metadata_{at.key}", tag, "The model's metadata", "ModelMetadata", "404"),
-            "/ready": self._make_get(f"ready_{at.key}", tag, "Whether the model is ready", "ModelReady", "404", not_ready=not_ready),
+            "/ready": self._make_get(
+                f"ready_{at.key}", tag, "Whether the model is ready", "ModelReady", "404", not_ready=not_ready
+            ),
             "/stats": self._make_get(f"stats_{at.key}", tag, "The model's statistics", "Statistics", "404"),
-            "/config": self._make_get(f"config_{at.key}", tag, "The model's configuration", "ModelConfig", "404"),
+            "/config": self._make_get(
+                f"config_{at.key}", tag, "The model's configuration", "ModelConfig", "404"
+            ),
         }
-        whole = self._describe_body(at, "Request", lambda specs: {"inputs": json_schemas.make_example_tensors(specs)})
+        whole = self._describe_body(
+            at, "Request", lambda specs: {"inputs": json_schemas.make_example_tensors(specs)}
+        )
         flat = self._describe_body(at, "GenerateRequest", json_schemas.make_example_members)
         if model.streams:
-            paths["/infer_stream"] = self._make_post(at, "inferStream", "Infer, with a stream of responses", whole, _STREAM)
-            paths["/generate_stream"] = self._make_post(at, "generateStream", "Infer, with a stream of flat JSON objects", flat, _STREAM)
+            paths["/infer_stream"] = self._make_post(
+                at, "inferStream", "Infer, with a stream of responses", whole, _STREAM
+            )
+            paths["/generate_stream"] = self._make_post(
+                at, "generateStream", "Infer, with a stream of flat JSON objects", flat, _STREAM
+            )
         else:
             whole["content"].update(_BINARY)
             length = [{"$ref": f"#/components/parameters/{self._namespace}HeaderLength"}]
-            paths["/infer"] = self._make_post(at, "infer", "Infer", whole, self._describe_response(at), parameters=length)
-            # none may have the name of another member of a flat object; no model that streams has such a tensor
+            paths["/infer"] = self._make_post(
+                at, "infer", "Infer", whole, self._describe_response(at), parameters=length
+            )
+            # none may have the name of another member of a flat object; no model that streams has such a
+            # tensor
             inputs = [spec.name for specs in _list_inputs(model) for spec in specs]
-            if RESERVED_INPUTS.isdisjoint(inputs) and RESERVED_OUTPUTS.isdisjoint(spec.name for spec in model.outputs):
+            if RESERVED_INPUTS.isdisjoint(inputs) and RESERVED_OUTPUTS.isdisjoint(
+                spec.name for spec in model.outputs
+            ):
                 generated = self._make_response(f"GenerateResponse_{at.of_model}")
-                paths["/generate"] = self._make_post(at, "generate", "Infer, with flat JSON objects", flat, generated)
+                paths["/generate"] = self._make_post(
+                    at, "generate", "Infer, with flat JSON objects", flat, generated
+                )
         return {at.path + action: operations for action, operations in paths.items()}
 
     def _make_post(
-        self, at: ModelPath, action: str, summary: str, body: dict[str, Any], response: dict[str, Any], **more: Any
+        self,
+        at: ModelPath,
+        action: str,
+        summary: str,
+        body: dict[str, Any],
+        response: dict[str, Any],
+        **more: Any,
     ) -> dict[str, Any]:
         responses, body = {"200": response, **self._list_errors(*_ERRORS)}, {"required": True, **body}
         if at.model.binding.description:
             more["description"] = at.model.binding.description
-        operation = self._make_operation(f"{action}_{at.key}", f"model {at.model.name}", summary, responses, requestBody=body, **more)
+        operation = self._make_operation(
+            f"{action}_{at.key}", f"model {at.model.name}", summary, responses, requestBody=body, **more
+        )
         return {"post": operation}
 
-    def _describe_body(self, at: ModelPath, schema: str, example: Callable[[Sequence[TensorSpec]], dict[str, Any]]) -> dict[str, Any]:
+    def _describe_body(
+        self, at: ModelPath, schema: str, example: Callable[[Sequence[TensorSpec]], dict[str, Any]]
+    ) -> dict[str, Any]:
         """The body of a request to a model, with an example unless that is large."""
         required, optional = _list_inputs(at.model)
         is_guess = at.model.binding.is_open and not required and not optional
@@ -216,16 +305,30 @@ class Operations:
         """The response of a model, with an example if its outputs are declared and small."""
         model, response = at.model, self._make_response(f"Response_{at.of_model}")
         response["content"].update(_BINARY)
-        response["headers"] = {HEADER_LENGTH: {"description": "How many bytes of a binary body are JSON.", "schema": {"type": "integer"}}}
+        response["headers"] = {
+            HEADER_LENGTH: {
+                "description": "How many bytes of a binary body are JSON.",
+                "schema": {"type": "integer"},
+            }
+        }
         if model.outputs and json_schemas.count_elements(model.outputs) <= json_schemas.MAX_ELEMENTS:
             versioned = {} if model.version is None else {"model_version": model.version}
-            example = {"model_name": model.name, **versioned, "outputs": json_schemas.make_example_tensors(model.outputs)}
+            example = {
+                "model_name": model.name,
+                **versioned,
+                "outputs": json_schemas.make_example_tensors(model.outputs),
+            }
             response["content"]["application/json"]["example"] = example
         return response
 
-    def _describe_input(self, spec: TensorSpec, item: Schema, *, is_declared: bool, default: str | float | None) -> Schema:
+    def _describe_input(
+        self, spec: TensorSpec, item: Schema, *, is_declared: bool, default: str | float | None
+    ) -> Schema:
         any_tensor = json_schemas.ANY_TENSOR
-        schema: Schema = {**any_tensor, "properties": {**any_tensor["properties"], "name": json_schemas.allow_one(spec.name)}}
+        schema: Schema = {
+            **any_tensor,
+            "properties": {**any_tensor["properties"], "name": json_schemas.allow_one(spec.name)},
+        }
         if is_declared:
             schema = json_schemas.describe_tensor(spec, self._content_types, item, has_data=True)
         if default is not None:
@@ -233,9 +336,13 @@ class Operations:
         return schema
 
     def _list_rows(self, specs: Sequence[TensorSpec], fields: Mapping[str, Schema]) -> dict[str, Schema]:
-        """The schema of a row of each tensor. That of a field of a class has its bounds and its description too."""
+        """The schema of a row of each tensor. That of a field of a class has its bounds and its description
+        too."""
         elements = {spec.name: {**self._refer_to(spec.datatype), **spec.bounds} for spec in specs}
-        return {spec.name: fields.get(spec.name) or json_schemas.describe_row(spec, elements[spec.name]) for spec in specs}
+        return {
+            spec.name: fields.get(spec.name) or json_schemas.describe_row(spec, elements[spec.name])
+            for spec in specs
+        }
 
     def _add_schemas(self, at: ModelPath) -> None:
         model, (required, optional) = at.model, _list_inputs(at.model)
@@ -245,46 +352,78 @@ class Operations:
         any_tensor, defaults = self._refer_to("Tensor"), _list_defaults(model)
         rows, returned = model.binding.rows, model.binding.returned.request_codec
         taken_as = self._list_rows(named, rows.as_inputs.schemas if rows else {})
-        made_as = self._list_rows(model.outputs, returned.as_outputs.schemas if isinstance(returned, Rows) else {})
+        made_as = self._list_rows(
+            model.outputs, returned.as_outputs.schemas if isinstance(returned, Rows) else {}
+        )
         inputs = [
-            self._describe_input(spec, taken_as[spec.name], is_declared=spec.name in declared, default=defaults.get(spec.name))
+            self._describe_input(
+                spec, taken_as[spec.name], is_declared=spec.name in declared, default=defaults.get(spec.name)
+            )
             for spec in named
         ]
-        outputs = [json_schemas.describe_tensor(spec, self._content_types, made_as[spec.name], has_data=False) for spec in model.outputs]
+        outputs = [
+            json_schemas.describe_tensor(spec, self._content_types, made_as[spec.name], has_data=False)
+            for spec in model.outputs
+        ]
         fewest = sum(spec.name not in model.binding.scalars for spec in required)  # scalars may be parameters
         taken: Schema = {"type": "array", "minItems": fewest}
         if model.binding.is_open:
             taken["items"] = any_tensor
         else:
-            taken.update(maxItems=len(inputs), items=json_schemas.join_schemas(inputs) if inputs else any_tensor)
-        schema: Schema = {"type": "array", "items": json_schemas.join_schemas(outputs) if outputs else any_tensor}
+            taken.update(
+                maxItems=len(inputs), items=json_schemas.join_schemas(inputs) if inputs else any_tensor
+            )
+        schema: Schema = {
+            "type": "array",
+            "items": json_schemas.join_schemas(outputs) if outputs else any_tensor,
+        }
         schemas = {
-            f"Request_{at.of_model}": json_schemas.describe_request(taken, [spec.name for spec in model.outputs]),
+            f"Request_{at.of_model}": json_schemas.describe_request(
+                taken, [spec.name for spec in model.outputs]
+            ),
             f"Response_{at.of_model}": json_schemas.describe_response(model.name, model.version, schema),
             **self._describe_flat_request(at, taken_as, [spec.name for spec in required]),
             **self._describe_flat_response(at, made_as),
         }
         self._model_schemas.update((name, pack(schema)) for name, schema in schemas.items())
 
-    def _describe_flat_request(self, at: ModelPath, rows: Mapping[str, Schema], required: Sequence[str]) -> dict[str, Schema]:
+    def _describe_flat_request(
+        self, at: ModelPath, rows: Mapping[str, Schema], required: Sequence[str]
+    ) -> dict[str, Schema]:
         binding, ranks = at.model.binding, {spec.name: len(spec.shape) for spec in at.model.inputs}
         members = {
-            name: json_schemas.describe_member(row, is_nested=ranks[name] > 1) if name in ranks else {} for name, row in rows.items()
+            name: json_schemas.describe_member(row, is_nested=ranks[name] > 1) if name in ranks else {}
+            for name, row in rows.items()
         }
         members = {"id": json_schemas.STRING, "parameters": json_schemas.PARAMETERS, **members}
         is_known = binding.takes_any_key or binding.read_alone
-        others = {"additionalProperties": binding.is_open} if is_known else {"additionalProperties": True, "description": _PARAMETERS}
+        others = (
+            {"additionalProperties": binding.is_open}
+            if is_known
+            else {"additionalProperties": True, "description": _PARAMETERS}
+        )
         whole = {"type": "object", "properties": members, "required": required, **others}
         row = {"type": "object", "properties": rows, "required": required, "additionalProperties": False}
         return self._allow_rows(at, "GenerateRequest", whole, row)
 
     def _describe_flat_response(self, at: ModelPath, rows: Mapping[str, Schema]) -> dict[str, Schema]:
-        """The same of a response, which may have other members: outputs that are not declared, and parameters."""
+        """The same of a response, which may have other members: outputs that are not declared, and
+        parameters."""
         own = json_schemas.describe_response(at.model.name, at.model.version, {})["properties"]
         named = {name: own[name] for name in ("id", "model_name", "model_version") if name in own}
         members = {name: json_schemas.describe_member(row, is_nested=False) for name, row in rows.items()}
-        whole = {"type": "object", "properties": {**named, **members}, "required": ["model_name"], "additionalProperties": True}
-        return self._allow_rows(at, "GenerateResponse", whole, {"type": "object", "properties": rows, "additionalProperties": True})
+        whole = {
+            "type": "object",
+            "properties": {**named, **members},
+            "required": ["model_name"],
+            "additionalProperties": True,
+        }
+        return self._allow_rows(
+            at,
+            "GenerateResponse",
+            whole,
+            {"type": "object", "properties": rows, "additionalProperties": True},
+        )
 
     def _allow_rows(self, at: ModelPath, name: str, whole: Schema, row: Schema) -> dict[str, Schema]:
         """A flat object, or a list of rows where the model takes one."""
@@ -302,22 +441,32 @@ def _find_foreign(model: Model) -> Foreign | None:
 
 
 def _list_inputs(model: Model) -> tuple[list[TensorSpec], list[TensorSpec]]:
-    """The inputs that a request must have, and those that it may have, each with the content type that its values are read with."""
+    """The inputs that a request must have, and those that it may have, each with the content type that its
+    values are read with."""
     # what a model reads by itself it only declares
-    entries = model.binding.entries or [Input(spec.name, spec, content_type=spec.content_type) for spec in model.inputs]
-    required, optional = ([entry.describe() for entry in entries if entry.is_needed is is_needed] for is_needed in (True, False))
+    entries = model.binding.entries or [
+        Input(spec.name, spec, content_type=spec.content_type) for spec in model.inputs
+    ]
+    required, optional = (
+        [entry.describe() for entry in entries if entry.is_needed is is_needed] for is_needed in (True, False)
+    )
     return required, optional
 
 
 def _knows_values(specs: Sequence[TensorSpec]) -> bool:
-    """Whether values are known that the model takes: an estimator that takes several datatypes need not take zeros."""
+    """Whether values are known that the model takes: an estimator that takes several datatypes need not take
+    zeros."""
     return all(spec.other_datatypes is None or spec.example is not None for spec in specs)
 
 
 def _list_defaults(model: Model) -> dict[str, str | float]:
     """The defaults of scalars, by input. JSON has no infinity and no NaN."""
     scalars = model.binding.scalars
-    defaults = {parameter.name: parameter.default for parameter in model.binding.parameters if parameter.name in scalars}
+    defaults = {
+        parameter.name: parameter.default
+        for parameter in model.binding.parameters
+        if parameter.name in scalars
+    }
     return {
         name: default
         for name, default in defaults.items()
@@ -326,7 +475,8 @@ def _list_defaults(model: Model) -> dict[str, str | float]:
 
 
 def _describe(model: Model, specs: Sequence[TensorSpec], optional: Sequence[TensorSpec]) -> str:
-    """What to declare, and why there is no example, which has `specs` only. Of what was written for another server, nothing is checked."""
+    """What to declare, and why there is no example, which has `specs` only. Of what was written for another
+    server, nothing is checked."""
     missing: dict[str, Sequence[TensorSpec]] = {}
     declared = {spec.name for spec in model.inputs}
     guessed = any(spec.name not in declared for spec in specs)
@@ -337,7 +487,10 @@ def _describe(model: Model, specs: Sequence[TensorSpec], optional: Sequence[Tens
         missing["outputs"] = [TensorSpec("y", "FP32", [-1])]
     sentences = []
     if missing:
-        written = {what: [write_spec(spec.name, spec.datatype, spec.shape) for spec in tensors] for what, tensors in missing.items()}
+        written = {
+            what: [write_spec(spec.name, spec.datatype, spec.shape) for spec in tensors]
+            for what, tensors in missing.items()
+        }
         how = ", ".join(f"{what}=[{', '.join(tensors)}]" for what, tensors in written.items())
         example = ", and the example is a guess" if guessed else ""
         sentences.append(_UNDECLARED.format(what=" and ".join(missing), guessed=example, how=how))

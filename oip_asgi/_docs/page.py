@@ -1,7 +1,9 @@
-"""The page that shows the models: the headers that a browser needs, and what it shows beside the OpenAPI document. Its HTML is
-`static/page.html`, with the scripts and the style beside it; its paths are in `_http/pages.py`. Knows no requests.
+"""The page that shows the models: the headers that a browser needs, and what it shows beside the OpenAPI
+document. Its HTML is `static/page.html`, with the scripts and the style beside it; its paths are in
+`_http/pages.py`. Knows no requests.
 
-The page's own script asks the same paths as any client, relative to its own address, so it works with each prefix and proxy.
+The page's own script asks the same paths as any client, relative to its own address, so it works with each
+prefix and proxy.
 """
 
 from __future__ import annotations
@@ -60,7 +62,8 @@ FILES: Final[Mapping[str, str]] = {
 """What the page loads, and the media type of each."""
 
 POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri "
+    "'none'; form-action 'none'; "
     "frame-ancestors 'self'"
 )
 """The page's Content-Security-Policy: nothing inline, nothing from elsewhere."""
@@ -77,7 +80,8 @@ SHOWN: Final = (
     "out_of_range",
     "idle_unload",
 )
-"""The options of a model that the page shows if they have an effect. `static/options.js` has the words for each."""
+"""The options of a model that the page shows if they have an effect. `static/options.js` has the words for
+each."""
 
 _USUAL: Final = (("run", "thread"), ("out_of_range", "refuse"))
 """Options of nearly all models."""
@@ -114,20 +118,30 @@ _FOR_BROWSERS: Final = """\
 
 
 def _version_of(engine: Engine) -> str:
-    """The server's version for people. That of this package, where none was given, is not the server's, so it is named."""
+    """The server's version for people. That of this package, where none was given, is not the server's, so it
+    is named."""
     return engine.options.version or f"oip_asgi {engine.version}"
 
 
 def render_server(engine: Engine, metadata: bytes, page: str) -> bytes:
     """What a browser gets in place of the server's metadata, with the address of the page."""
-    texts = {"name": engine.options.name, "version": _version_of(engine), "page": page, "metadata": metadata.decode()}
+    texts = {
+        "name": engine.options.name,
+        "version": _version_of(engine),
+        "page": page,
+        "metadata": metadata.decode(),
+    }
     return _FOR_BROWSERS.format_map({name: escape(text) for name, text in texts.items()}).encode()
 
 
 def describe_first(engine: Engine, visible: Sequence[Model], controls: Collection[Control]) -> dict[str, Any]:
-    """What the page shows before it has asked anything: the server, the models that the client may see, and more of the first of them,
-    also what the client may do to that one."""
-    document: dict[str, Any] = {"name": engine.options.name, "version": _version_of(engine), "models": list_models(visible, ready=False)}
+    """What the page shows before it has asked anything: the server, the models that the client may see, and
+    more of the first of them, also what the client may do to that one."""
+    document: dict[str, Any] = {
+        "name": engine.options.name,
+        "version": _version_of(engine),
+        "models": list_models(visible, ready=False),
+    }
     if visible:
         default = engine.models.find(visible[0].name, None)
         model, version = (default, None) if default in visible else (visible[0], visible[0].version)
@@ -139,11 +153,17 @@ def describe_first(engine: Engine, visible: Sequence[Model], controls: Collectio
 
 
 def describe_state(engine: Engine, model: Model) -> dict[str, Any]:
-    """How a model was registered, and its numbers at this moment. An option that was left out is there if its default has an effect."""
-    numbers, options, default = model.statistics.snapshot(), model.options, engine.models.find(model.name, None)
+    """How a model was registered, and its numbers at this moment. An option that was left out is there if its
+    default has an effect."""
+    numbers, options, default = (
+        model.statistics.snapshot(),
+        model.options,
+        engine.models.find(model.name, None),
+    )
     given = {name: getattr(options, name) for name in SHOWN}
     return {
-        "default_version": default.version if default is model or engine.guard is None else None,  # a client may not see each version
+        # a client may not see each version
+        "default_version": default.version if default is model or engine.guard is None else None,
         "labels": {spec.name: list(spec.labels) for spec in model.outputs if spec.labels},
         "options": {
             "max_concurrency": model.limiter.max_concurrency,
@@ -165,4 +185,8 @@ def describe_state(engine: Engine, model: Model) -> dict[str, Any]:
 
 def _describe_histogram(*together: Counts) -> dict[str, Any]:
     counts = [sum(same) for same in zip(*(histogram.counts for histogram in together), strict=True)]
-    return {"bounds": together[0].bounds, "counts": counts, "sum": sum(histogram.sum for histogram in together)}
+    return {
+        "bounds": together[0].bounds,
+        "counts": counts,
+        "sum": sum(histogram.sum for histogram in together),
+    }

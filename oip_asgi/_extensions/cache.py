@@ -30,20 +30,22 @@ _SHARE: Final = 8
 """A response that takes more than this part of the cache is not kept: it would push out all others."""
 
 _OVERHEAD: Final = 500
-"""Bytes that a response with its key, a tensor and a parameter take in addition to their contents, at most."""
+"""Bytes that a response with its key, a tensor and a parameter take in addition to their contents, at
+most."""
 
 
 class ResponseCache(msgspec.Struct, frozen=True):
-    """Answers a request from memory if an equal one was answered before: `server.model(..., cache=ResponseCache())`.
+    """Answers a request from memory if an equal one was answered before: `server.model(...,
+    cache=ResponseCache())`.
 
-    Requests are equal if their inputs have the same names, datatypes, shapes and bytes, they ask for the same outputs, and have the same
-    parameters, but for those such as `timeout`. Equal ones that come at the same time call the function once. It is for functions whose
-    result depends only on their inputs. Each model has its own cache, in each process; it is emptied when the model is loaded again or
-    unloaded.
+    Requests are equal if their inputs have the same names, datatypes, shapes and bytes, they ask for the same
+    outputs, and have the same parameters, but for those such as `timeout`. Equal ones that come at the same
+    time call the function once. It is for functions whose result depends only on their inputs. Each model has
+    its own cache, in each process; it is emptied when the model is loaded again or unloaded.
 
     Args:
-        max_bytes: How much memory the responses may take. The least recently used one is removed first. A response that would take more
-            than an eighth is not kept.
+        max_bytes: How much memory the responses may take. The least recently used one is removed first. A
+            response that would take more than an eighth is not kept.
         ttl: How many seconds a response is kept; None for as long as there is room.
 
     Raises:
@@ -51,7 +53,8 @@ class ResponseCache(msgspec.Struct, frozen=True):
 
     Example:
         >>> server = InferenceServer()
-        >>> server.register("upper", lambda texts: np.char.upper(texts), cache=ResponseCache(max_bytes=1 << 20, ttl=60))
+        >>> cache = ResponseCache(max_bytes=1 << 20, ttl=60)
+        >>> server.register("upper", lambda texts: np.char.upper(texts), cache=cache)
     """
 
     max_bytes: Annotated[int, integer(1, "a number of bytes, 1 or more")] = 64 << 20
@@ -62,7 +65,8 @@ class ResponseCache(msgspec.Struct, frozen=True):
 
 
 class Flight:
-    """A call whose response equal requests wait for, as in a "single flight", and later that response. May be called from any thread."""
+    """A call whose response equal requests wait for, as in a "single flight", and later that response. May be
+    called from any thread."""
 
     def __init__(self, cache: Cache, key: Key) -> None:
         self.key = key
@@ -70,7 +74,8 @@ class Flight:
         """Set when the response is there, or will never come."""
         self.response: InferenceResponse | None = None
         self.has_failed = False
-        """True if the call ended with an error that others may have too. Cancellation, and its own timeout, are not such errors."""
+        """True if the call ended with an error that others may have too. Cancellation, and its own timeout,
+        are not such errors."""
         self.size = 0
         """How many bytes the response takes in the cache; 0 if it is not kept, or not yet."""
         self.until = 0.0
@@ -105,7 +110,8 @@ class Cache:
         self._lookups = 0
 
     def enter(self, most: int) -> bool:
-        """Count a request during its lookup, which must `leave` in the end. False if `most` of them are counted already."""
+        """Count a request during its lookup, which must `leave` in the end. False if `most` of them are
+        counted already."""
         with self._lock:
             if self._lookups >= most:
                 return False
@@ -151,11 +157,20 @@ class Cache:
             self.size = 0
 
     async def look_up(
-        self, io: IO, request: InferenceRequest, loaded: Hashable, clock: Callable[[], float], deadline: float, *, may_wait: bool
+        self,
+        io: IO,
+        request: InferenceRequest,
+        loaded: Hashable,
+        clock: Callable[[], float],
+        deadline: float,
+        *,
+        may_wait: bool,
     ) -> tuple[InferenceResponse | None, Flight | None]:
-        """Find the response of a request; or make its flight, if it is the first; or return neither, if it runs beside an equal one.
+        """Find the response of a request; or make its flight, if it is the first; or return neither, if it
+        runs beside an equal one.
 
-        `loaded` is what one load of the model made. A request from within another call may not wait: the equal one may wait for that call.
+        `loaded` is what one load of the model made. A request from within another call may not wait: the
+        equal one may wait for that call.
         """
         if are_short(request.inputs):
             digest = _digest_request(request)
@@ -173,13 +188,20 @@ class Cache:
                 return None, None
 
 
-def _renew_response(response: InferenceResponse, request_id: str | None, *, is_copied: bool) -> InferenceResponse:
-    """Make a response for another request. If it `is_copied`, its arrays are read-only copies, which all requests that get it share."""
+def _renew_response(
+    response: InferenceResponse, request_id: str | None, *, is_copied: bool
+) -> InferenceResponse:
+    """Make a response for another request. If it `is_copied`, its arrays are read-only copies, which all
+    requests that get it share."""
     tensors = [
-        make_tensor(tensor.name, _copy_array(tensor.array) if is_copied else tensor.array, dict(tensor.parameters))
+        make_tensor(
+            tensor.name, _copy_array(tensor.array) if is_copied else tensor.array, dict(tensor.parameters)
+        )
         for tensor in response.outputs
     ]
-    return InferenceResponse(tensors, dict(response.parameters), request_id, response.model_name, response.model_version)
+    return InferenceResponse(
+        tensors, dict(response.parameters), request_id, response.model_name, response.model_version
+    )
 
 
 def _copy_array(array: Array) -> Array:
@@ -190,8 +212,13 @@ def _copy_array(array: Array) -> Array:
 
 def _digest_request(request: InferenceRequest) -> bytes:
     """Make a digest of all parts of a request that could change the response."""
-    inputs = [(tensor.name, tensor.datatype, tensor.shape, sorted(tensor.parameters.items())) for tensor in request.inputs]
-    parameters = sorted((name, value) for name, value in request.parameters.items() if name not in OF_TREATMENT)
+    inputs = [
+        (tensor.name, tensor.datatype, tensor.shape, sorted(tensor.parameters.items()))
+        for tensor in request.inputs
+    ]
+    parameters = sorted(
+        (name, value) for name, value in request.parameters.items() if name not in OF_TREATMENT
+    )
     outputs = [(output.name, (output.parameters or {}).get("content_type")) for output in request.outputs]
     # the shapes in the text say where each tensor ends, so different requests have different bytes
     digest = sha256(repr((inputs, parameters, outputs)).encode())

@@ -65,7 +65,13 @@ def describe_config(model: Model) -> ModelConfig:
     options, required = model.options, model.binding.required
     first = int(model.has_batches)
     inputs = [
-        ModelInput(spec.name, _name_datatype(spec), list(spec.shape[first:]), f"FORMAT_{spec.format or 'NONE'}", spec.name not in required)
+        ModelInput(
+            spec.name,
+            _name_datatype(spec),
+            list(spec.shape[first:]),
+            f"FORMAT_{spec.format or 'NONE'}",
+            spec.name not in required,
+        )
         for spec in model.inputs
     ]
     return ModelConfig(
@@ -75,10 +81,16 @@ def describe_config(model: Model) -> ModelConfig:
         version_policy={"all": {}},
         max_batch_size=options.max_batch_size or 0,
         input=inputs,
-        output=[ModelOutput(spec.name, _name_datatype(spec), list(spec.shape[first:])) for spec in model.outputs],
+        output=[
+            ModelOutput(spec.name, _name_datatype(spec), list(spec.shape[first:])) for spec in model.outputs
+        ],
         instance_group=[InstanceGroup(model.name, "KIND_CPU", model.limiter.max_concurrency)],
-        dynamic_batching=DynamicBatching([], round(options.max_batch_delay * 1e6)) if model.has_batches else UNSET,
-        parameters=UNSET if options.content_type is None else {"content_type": {"string_value": options.content_type}},
+        dynamic_batching=DynamicBatching([], round(options.max_batch_delay * 1e6))
+        if model.has_batches
+        else UNSET,
+        parameters=UNSET
+        if options.content_type is None
+        else {"content_type": {"string_value": options.content_type}},
         model_transaction_policy={"decoupled": True} if model.streams else UNSET,
         response_cache=UNSET if options.cache is None else {"enable": True},
     )
@@ -88,9 +100,19 @@ def _name_datatype(spec: TensorSpec) -> str:
     return "TYPE_STRING" if spec.datatype == "BYTES" else f"TYPE_{spec.datatype}"
 
 
-REST: Final = (RestRoute("GET", "/models/{model}[/versions/{version}]/config", lambda _, __, model: describe_config(model), "config"),)
+REST: Final = (
+    RestRoute(
+        "GET",
+        "/models/{model}[/versions/{version}]/config",
+        lambda _, __, model: describe_config(model),
+        "config",
+    ),
+)
 GRPC: Final[GrpcMethods] = {
     "ModelConfig": GrpcMethod(
-        lambda engine, request: {"config": describe_config(engine.models.find(request.name, request.version or None))}, "config"
+        lambda engine, request: {
+            "config": describe_config(engine.models.find(request.name, request.version or None))
+        },
+        "config",
     )
 }

@@ -1,4 +1,5 @@
-"""The statistics of models as users have them from Python, and as the documents that tools read. `_models.statistics` counts.
+"""The statistics of models as users have them from Python, and as the documents that tools read.
+`_models.statistics` counts.
 
 Knows no transport.
 
@@ -36,19 +37,22 @@ class Histogram(msgspec.Struct, frozen=True):
     counts: tuple[int, ...]
     sum: float
     SECONDS: ClassVar = BUCKETS
-    """Bounds that are enough for a page that shows seconds. Each of them is one of `bounds`, if that has seconds."""
+    """Bounds that are enough for a page that shows seconds. Each of them is one of `bounds`, if that has
+    seconds."""
 
 
 class ModelNumbers(msgspec.Struct, frozen=True):
-    """What one version of a model has done, in numbers, as `InferenceServer.statistics` has them. They begin again at zero after an unload.
+    """What one version of a model has done, in numbers, as `InferenceServer.statistics` has them. They begin
+    again at zero after an unload.
 
     Args:
-        name: The model's name; "" for the requests for models that nobody knows, or that `authorize=` refuses, of which only the
-            outcomes are counted.
+        name: The model's name; "" for the requests for models that nobody knows, or that `authorize=`
+            refuses, of which only the outcomes are counted.
         version: Its version, None for a model without versions.
-        outcomes: How many requests ended in each way: "ok", "invalid" (4xx), "busy" (503 without a slot), "timeout", "cancelled" (the
-            client went), "failed".
-        is_ready: Whether it serves, and the server does not stop; None before its first load. `ready=` is not called.
+        outcomes: How many requests ended in each way: "ok", "invalid" (4xx), "busy" (503 without a slot),
+            "timeout", "cancelled" (the client went), "failed".
+        is_ready: Whether it serves, and the server does not stop; None before its first load. `ready=` is not
+            called.
         load_seconds: How long its last `load=` took; None if it had none.
         waiting: How many requests wait for a slot now.
         running: How many calls run now.
@@ -56,12 +60,16 @@ class ModelNumbers(msgspec.Struct, frozen=True):
         execution_count: How many calls of its function there were.
         cache_hits: How many requests were answered from its cache; None without one.
         cache_misses: How many were looked up there in vain; None without one.
-        out_of_range: With `out_of_range="flag"`, how many requests had values out of the range of each input that has one.
-        observations_dropped: How many observations found no room in the queue of their observer; None if there was room for all.
-        durations: Seconds from a request's body to its end, by how it ended, of those that had a slot or waited for one.
+        out_of_range: With `out_of_range="flag"`, how many requests had values out of the range of each input
+            that has one.
+        observations_dropped: How many observations found no room in the queue of their observer; None if
+            there was room for all.
+        durations: Seconds from a request's body to its end, by how it ended, of those that had a slot or
+            waited for one.
         queues: Seconds for which requests that were executed had waited for a slot.
         executions: Seconds of each call of the function, once for a batch.
-        first_responses: Seconds from a request's body to the first response of its stream; None without a stream.
+        first_responses: Seconds from a request's body to the first response of its stream; None without a
+            stream.
         rows: How many rows each call had; None for the requests of unknown models, as all histograms are.
 
     Example:
@@ -98,7 +106,10 @@ def list_numbers(engine: Engine) -> list[ModelNumbers]:
     """The numbers of each version of each model, after those of the models that nobody knows."""
     dropped = engine.count_drops()
     unknown = ModelNumbers("", None, engine.unknown.snapshot().outcomes)
-    return [unknown, *(_read_numbers(engine, model, dropped.get((model.name, model.version))) for model in engine.models)]
+    return [
+        unknown,
+        *(_read_numbers(engine, model, dropped.get((model.name, model.version))) for model in engine.models),
+    ]
 
 
 def _read_numbers(engine: Engine, model: Model, dropped: int | None) -> ModelNumbers:
@@ -121,7 +132,8 @@ def _read_numbers(engine: Engine, model: Model, dropped: int | None) -> ModelNum
         durations={outcome: _freeze(durations) for outcome, durations in numbers.durations.items()},
         queues=_freeze(numbers.queues),
         executions=_freeze(numbers.executions),
-        first_responses=_freeze(numbers.first_responses) if numbers.first_responses.filled else None,  # only streams have these
+        # only streams have these
+        first_responses=_freeze(numbers.first_responses) if numbers.first_responses.filled else None,
         rows=_freeze(numbers.rows),
     )
 
@@ -192,7 +204,9 @@ class Statistics(msgspec.Struct):
 
 def read_statistics(engine: Engine, models: Iterable[Model]) -> Statistics:
     """Read the statistics of models, sorted by name."""
-    return Statistics([_read_model(model, engine.clock()) for model in sorted(models, key=lambda model: model.name)])
+    return Statistics(
+        [_read_model(model, engine.clock()) for model in sorted(models, key=lambda model: model.name)]
+    )
 
 
 def _read_model(model: Model, now: float) -> ModelStatistics:
@@ -205,8 +219,14 @@ def _read_model(model: Model, now: float) -> ModelStatistics:
         inference_count=taken.inference_count,
         execution_count=taken.execution_count,
         inference_stats=_make_document(InferStatistics, msgspec.structs.asdict(taken)),
-        response_stats={str(index): _make_document(InferResponseStatistics, each) for index, each in taken.list_responses().items()},
-        batch_stats=[_make_document(InferBatchStatistics, taken.batches[rows], batch_size=rows) for rows in sorted(taken.batches)],
+        response_stats={
+            str(index): _make_document(InferResponseStatistics, each)
+            for index, each in taken.list_responses().items()
+        },
+        batch_stats=[
+            _make_document(InferBatchStatistics, taken.batches[rows], batch_size=rows)
+            for rows in sorted(taken.batches)
+        ],
         memory_usage=[],
     )
 
@@ -233,14 +253,17 @@ REST: Final = (
     RestRoute(
         "GET",
         "/models/{model}[/versions/{version}]/stats",
-        lambda engine, question, model: read_statistics(engine, engine.models.find_versions(model.name, question.version)),
+        lambda engine, question, model: read_statistics(
+            engine, engine.models.find_versions(model.name, question.version)
+        ),
         "statistics",
     ),
 )
 GRPC: Final[GrpcMethods] = {
     "ModelStatistics": GrpcMethod(
         lambda engine, request, visible: read_statistics(
-            engine, engine.models.find_versions(request.name, request.version or None) if request.name else visible
+            engine,
+            engine.models.find_versions(request.name, request.version or None) if request.name else visible,
         ),
         "statistics",
         lists_models=True,

@@ -1,4 +1,5 @@
-"""The model repository: loads, unloads and unregisters models while requests run, and tells their states. Knows no transport.
+"""The model repository: loads, unloads and unregisters models while requests run, and tells their states.
+Knows no transport.
 
 Specification: Triton's Model Repository Extension.
 """
@@ -30,7 +31,9 @@ _FILE: Final = "file:"
 _MAX_COMMAS: Final = 100_000
 """In a long body: each decoded member takes a hundred bytes. Files in base64 have no commas."""
 
-PublicState: TypeAlias = Literal["registered", "loading", "ready", "reloading", "idle", "failed", "unloading", "unloaded"]
+PublicState: TypeAlias = Literal[
+    "registered", "loading", "ready", "reloading", "idle", "failed", "unloading", "unloaded"
+]
 
 _STATES: Final[Mapping[State, tuple[PublicState, str, str]]] = {
     "registered": ("registered", "UNAVAILABLE", "not loaded yet"),
@@ -61,9 +64,10 @@ class ModelStatus(msgspec.Struct, frozen=True):
     Args:
         name: The model's name.
         version: Its version, None for a model without versions.
-        state: "registered" before it is loaded; "loading"; "ready"; "reloading", while what was loaded before serves; "idle", until the
-            next request loads it again, after `idle_unload=` or a stop of the server that could not wait for `unload=`; "failed", if
-            `load=` raised; "unloading", while running calls end; "unloaded".
+        state: "registered" before it is loaded; "loading"; "ready"; "reloading", while what was loaded before
+            serves; "idle", until the next request loads it again, after `idle_unload=` or a stop of the
+            server that could not wait for `unload=`; "failed", if `load=` raised; "unloading", while running
+            calls end; "unloaded".
         reason: Why it is in that state, in words; empty if there is nothing to say.
         inputs: What it takes, as far as that is known: a `load=` may say it.
         outputs: What it returns, as far as that is declared.
@@ -96,7 +100,12 @@ def list_models(models: Iterable[Model], *, ready: bool) -> list[ModelIndex]:
     """List models, only ready ones if `ready`. This loads nothing, and calls no `ready=`."""
     entries = [(read_status(model), _STATES[model.lifecycle.state][1]) for model in models]
     return [
-        ModelIndex(name=status.name, version=status.version or msgspec.UNSET, state=state, reason=status.reason or msgspec.UNSET)
+        ModelIndex(
+            name=status.name,
+            version=status.version or msgspec.UNSET,
+            state=state,
+            reason=status.reason or msgspec.UNSET,
+        )
         for status, state in entries
         if state == "READY" or not ready
     ]
@@ -112,11 +121,14 @@ def list_blockers(models: Iterable[Model]) -> list[ModelIndex]:
 
 
 async def load(engine: Engine, io: IO, name: str, version: str | None, parameters: LoadParameters) -> None:
-    """Load a model, or all its versions, and wait for the end. The load continues if nobody waits any more."""
+    """Load a model, or all its versions, and wait for the end. The load continues if nobody waits any
+    more."""
     models = engine.models.find_versions(name, version)
     for model in models:
         if parameters and not model.loader.takes_parameters:
-            raise InvalidRequest(f"{model} takes no parameters: its load= has no parameter for them, so send none")
+            raise InvalidRequest(
+                f"{model} takes no parameters: its load= has no parameter for them, so send none"
+            )
     if engine.stopping:
         raise NotReady(f"model {show(name)} is not loaded: the server is stopping")
     errors: list[InferenceError] = []
@@ -130,7 +142,9 @@ async def load(engine: Engine, io: IO, name: str, version: str | None, parameter
         raise NotReady(f"model {show(name)} is not loaded: its load was cancelled")
 
 
-async def _load_each(io: IO, models: list[Model], parameters: LoadParameters, loaded: list[Model], errors: list[InferenceError]) -> None:
+async def _load_each(
+    io: IO, models: list[Model], parameters: LoadParameters, loaded: list[Model], errors: list[InferenceError]
+) -> None:
     for model in models:
         try:
             if model.loader.has_load or not model.lifecycle.is_serving:  # else there is nothing to load again
@@ -140,15 +154,25 @@ async def _load_each(io: IO, models: list[Model], parameters: LoadParameters, lo
             errors.append(error)
 
 
-def unload(engine: Engine, io: IO, name: str, version: str | None, event: Literal["unload", "unregister"] = "unload") -> list[Model]:
-    """Begin to unload a model, or all its versions, and return them. After "unregister", requests do not find it any more."""
-    models = engine.models.find_versions(name, version) if event == "unload" else engine.models.remove(name, version)
+def unload(
+    engine: Engine, io: IO, name: str, version: str | None, event: Literal["unload", "unregister"] = "unload"
+) -> list[Model]:
+    """Begin to unload a model, or all its versions, and return them. After "unregister", requests do not find
+    it any more."""
+    models = (
+        engine.models.find_versions(name, version)
+        if event == "unload"
+        else engine.models.remove(name, version)
+    )
     end_models(io, models, event)
     return models
 
 
-def end_models(io: IO, models: list[Model], event: Literal["unload", "unregister"], *, refuses_waiting: bool = True) -> None:
-    """Let models end. Waiting requests are refused, unless another model has replaced this one; running ones end first."""
+def end_models(
+    io: IO, models: list[Model], event: Literal["unload", "unregister"], *, refuses_waiting: bool = True
+) -> None:
+    """Let models end. Waiting requests are refused, unless another model has replaced this one; running ones
+    end first."""
     for model in models:
         unloading = model.lifecycle.unload(event)
         if refuses_waiting:
@@ -174,7 +198,10 @@ async def wait_until_unloaded(
 
 def _check_control(engine: Engine) -> None:
     if not engine.options.model_control:
-        raise Forbidden("this server does not let clients load and unload models: InferenceServer(model_control=True) does")
+        raise Forbidden(
+            "this server does not let clients load and unload models: InferenceServer(model_control=True) "
+            "does"
+        )
 
 
 def _read_load_parameters(parameters: Mapping[str, Any], sent_as: type[str] | type[bytes]) -> LoadParameters:
@@ -205,13 +232,17 @@ def _check_path(name: str) -> str:
     # on Windows, a backslash and a drive's colon separate the parts of a path
     parts = path.replace("\\", "/").split("/")
     if not all(parts) or ".." in parts or "." in parts or ":" in path or "\0" in path:
-        raise InvalidRequest(f"parameters[{show(name)}]: expected a relative path, without '..', such as file:1/model.onnx")
+        raise InvalidRequest(
+            f"parameters[{show(name)}]: expected a relative path, without '..', such as file:1/model.onnx"
+        )
     return path
 
 
 def _read_file(name: str, value: Any, sent_as: type[str] | type[bytes]) -> bytes:
     """Read the contents of a file: text in base64, or bytes."""
-    expected = f"parameters[{show(name)}]: expected {'base64' if sent_as is str else 'the contents of a file'}"
+    expected = (
+        f"parameters[{show(name)}]: expected {'base64' if sent_as is str else 'the contents of a file'}"
+    )
     if not isinstance(value, sent_as):
         raise InvalidRequest(f"{expected}, but got {show(value)}")
     try:
@@ -233,14 +264,22 @@ def _check_unload_parameters(parameters: Mapping[str, Any]) -> None:
 
 
 async def _rest_index(engine: Engine, question: Question) -> list[ModelIndex]:
-    request = await question.read(lambda body: decode_question(body, IndexRequest) if body else IndexRequest())
+    request = await question.read(
+        lambda body: decode_question(body, IndexRequest) if body else IndexRequest()
+    )
     await find_to_list(engine, question.io, question.find_visible)
     return list_models(await question.find_visible(), ready=bool(request.ready))
 
 
-async def find_to_list(engine: Engine, io: IO, find_visible: Callable[[Action], Coroutine[Any, Any, list[Any]]]) -> None:
+async def find_to_list(
+    engine: Engine, io: IO, find_visible: Callable[[Action], Coroutine[Any, Any, list[Any]]]
+) -> None:
     """Find new models before a list, for a client that may load at least one of those that are known."""
-    if engine.finders and engine.options.model_control and (engine.guard is None or await find_visible("load")):
+    if (
+        engine.finders
+        and engine.options.model_control
+        and (engine.guard is None or await find_visible("load"))
+    ):
         await engine.find_new(io)
 
 
@@ -268,8 +307,8 @@ REST: Final = (
     RestRoute("POST", "/repository/models/{model}/unload", _rest_unload, "unload"),
 )
 
-# gRPC: KServe's own messages have the model's name where Triton's have the repository's, and two fields in their answers where Triton's
-# have none
+# gRPC: KServe's own messages have the model's name where Triton's have the repository's, and two fields in
+# their answers where Triton's have none
 
 
 def _grpc_index(_: Engine, request: Any, visible: list[Model]) -> Any:
@@ -292,7 +331,8 @@ async def _grpc_unload(engine: Engine, request: Any, io: IO) -> Any:
 
 
 def find_name(request: Any) -> str:
-    """Find the name of the model that a message is to load or unload. KServe's clients send it as the repository's."""
+    """Find the name of the model that a message is to load or unload. KServe's clients send it as the
+    repository's."""
     name, repository_name = request.model_name, request.repository_name
     if name and repository_name:
         raise NotFound(f"unknown repository {show(repository_name)}: leave repository_name out")
@@ -311,7 +351,10 @@ def _read_parameters(request: Any) -> dict[str, Any]:
     for name, parameter in request.parameters.items():
         choice = parameter.WhichOneof("parameter_choice")
         if choice is None:
-            raise InvalidRequest(f"parameters[{show(name)}] has no value: expected bool_param, int64_param, string_param or bytes_param")
+            raise InvalidRequest(
+                f"parameters[{show(name)}] has no value: expected bool_param, int64_param, string_param or "
+                "bytes_param"
+            )
         parameters[name] = getattr(parameter, choice)
     return parameters
 

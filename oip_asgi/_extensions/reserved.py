@@ -2,7 +2,8 @@
 
 `timeout` is checked in `_serving.decoding`. Parameters of sequences reach the model, and change nothing here.
 
-Specification: Triton's Sequence, Schedule Policy and Generate Extensions; `triton_` begins the names that it reserves.
+Specification: Triton's Sequence, Schedule Policy and Generate Extensions; `triton_` begins the names that it
+reserves.
 """
 
 from __future__ import annotations
@@ -38,10 +39,14 @@ OF_PROTOCOL: Final = OF_TREATMENT | {"content_type", "headers", *ELSEWHERE}
 _RESERVED: Final = "triton_"
 
 
-def check_parameters(parameters: Mapping[str, object], scalars: Collection[str], refused: Collection[str]) -> None:
-    """Check a request's parameters. The model reads its `scalars` there; other parameters of its callable are `refused`.
+def check_parameters(
+    parameters: Mapping[str, object], scalars: Collection[str], refused: Collection[str]
+) -> None:
+    """Check a request's parameters. The model reads its `scalars` there; other parameters of its callable are
+    `refused`.
 
-    If it has scalars, and reads no others, an unknown name may be a misspelled one, which would keep its default.
+    If it has scalars, and reads no others, an unknown name may be a misspelled one, which would keep its
+    default.
     """
     for name, value in parameters.items():
         if name in _EXPECTED:
@@ -49,15 +54,21 @@ def check_parameters(parameters: Mapping[str, object], scalars: Collection[str],
             if type(value) not in kinds or (type(value) is int and not 0 <= value < 2**64):
                 raise InvalidRequest(f"parameters.{name} is {show(value)}: expected {expected}")
         elif name.startswith(_RESERVED):
-            raise InvalidRequest(f"parameters[{show(name)}] is unknown, and names that begin with {_RESERVED} are reserved: leave it out")
+            raise InvalidRequest(
+                f"parameters[{show(name)}] is unknown, and names that begin with {_RESERVED} are reserved: "
+                "leave it out"
+            )
         elif name in scalars or name in OF_PROTOCOL:
             continue
         elif name in refused:
             raise InvalidRequest(
-                f"parameters[{show(name)}]: the model reads only what it annotates float, int, bool or str from there: send an input, or "
+                f"parameters[{show(name)}]: the model reads only what it annotates float, int, bool or str "
+                "from there: send an input, or "
                 "leave it out"
             )
         elif scalars:
             near = find_near(name, scalars)
             hint = "" if near is None else f"; did you mean {show(near)}?"
-            raise InvalidRequest(f"unknown parameter {show(name)}: expected {list_names(sorted(scalars))}{hint}")
+            raise InvalidRequest(
+                f"unknown parameter {show(name)}: expected {list_names(sorted(scalars))}{hint}"
+            )

@@ -1,10 +1,13 @@
-"""System shared memory: segments, the regions of them that clients have registered, and tensors with data in them. Knows no transport.
+"""System shared memory: segments, the regions of them that clients have registered, and tensors with data in
+them. Knows no transport.
 
-A segment is a file in one folder, as POSIX's `shm_open` makes it on Linux. It is read and written by system calls, not mapped: a client may
-change or shorten it at any moment. A system call reports that, but an access to mapped memory would end the process with SIGBUS. Nothing is
-read or written outside a region, and clients can register only segments that the server's own code allows.
+A segment is a file in one folder, as POSIX's `shm_open` makes it on Linux. It is read and written by system
+calls, not mapped: a client may change or shorten it at any moment. A system call reports that, but an access
+to mapped memory would end the process with SIGBUS. Nothing is read or written outside a region, and clients
+can register only segments that the server's own code allows.
 
-Specification: Triton's System Shared Memory Extension; CUDA Shared Memory Extension, of which only unregistering is answered.
+Specification: Triton's System Shared Memory Extension; CUDA Shared Memory Extension, of which only
+unregistering is answered.
 """
 
 from __future__ import annotations
@@ -48,15 +51,16 @@ _REGION, _SIZE, _OFFSET = SHARED_MEMORY
 
 @final
 class SharedMemory:
-    """Lets clients on the same machine put tensors into system shared memory, for `InferenceServer(shared_memory=...)`.
+    """Lets clients on the same machine put tensors into system shared memory, for
+    `InferenceServer(shared_memory=...)`.
 
-    Every client that reaches the server can then read and overwrite all allowed segments, through any model. So allow only segments that
-    your clients make, with names that nothing else on the machine uses. Regions belong to one process: with several workers, each has its
-    own.
+    Every client that reaches the server can then read and overwrite all allowed segments, through any model.
+    So allow only segments that your clients make, with names that nothing else on the machine uses. Regions
+    belong to one process: with several workers, each has its own.
 
     Args:
-        allow: Which segments clients may register: their keys, or a function that takes a key and returns True for those. A key has no
-            slash at its beginning here.
+        allow: Which segments clients may register: their keys, or a function that takes a key and returns
+            True for those. A key has no slash at its beginning here.
 
     Raises:
         TypeError: `allow` is neither.
@@ -68,9 +72,16 @@ class SharedMemory:
     """
 
     def __init__(self, allow: Callable[[str], bool] | Collection[str]) -> None:
-        are_keys = isinstance(allow, Collection) and not isinstance(allow, str) and all(isinstance(key, str) for key in allow)
+        are_keys = (
+            isinstance(allow, Collection)
+            and not isinstance(allow, str)
+            and all(isinstance(key, str) for key in allow)
+        )
         if not are_keys and (not callable(allow) or inspect.iscoroutinefunction(allow)):
-            raise TypeError(f'allow={allow!r} must be a function of a key, or a list of keys, such as allow=["my_input", "my_output"]')
+            raise TypeError(
+                f"allow={allow!r} must be a function of a key, or a list of keys, such as "
+                'allow=["my_input", "my_output"]'
+            )
         self._allow = allow
 
     def allows(self, key: str) -> bool:
@@ -85,7 +96,8 @@ class SharedMemory:
 
 
 class Segment:
-    """The open segment of a key that is checked and allowed. It is closed when nothing refers to it any more."""
+    """The open segment of a key that is checked and allowed. It is closed when nothing refers to it any
+    more."""
 
     def __init__(self, key: str) -> None:
         if sys.platform != "linux":
@@ -93,11 +105,15 @@ class Segment:
         self.key = key
         try:
             # links are not followed, and nothing waits for the other end of a pipe
-            self._descriptor = os.open(_FOLDER / key, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+            self._descriptor = os.open(
+                _FOLDER / key, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+            )
         except FileNotFoundError:
             raise InvalidRequest(f"there is no shared memory {show(key)}: create it first") from None
         except OSError as error:
-            raise Forbidden(f"the shared memory {show(key)} cannot be opened for reading and writing: {error.strerror}") from None
+            raise Forbidden(
+                f"the shared memory {show(key)} cannot be opened for reading and writing: {error.strerror}"
+            ) from None
         weakref.finalize(self, os.close, self._descriptor)
         about = os.fstat(self._descriptor)
         # a second name in the same folder would be a way around `allow`
@@ -144,7 +160,8 @@ class RegisterRegion(msgspec.Struct):
 
 
 class Region(msgspec.Struct, frozen=True):
-    """A registered region: its name, its segment's key as the client sent it, and its place in the segment."""
+    """A registered region: its name, its segment's key as the client sent it, and its place in the
+    segment."""
 
     name: str
     key: str
@@ -153,7 +170,8 @@ class Region(msgspec.Struct, frozen=True):
 
 
 class MemoryRange(NamedTuple):
-    """Memory that one tensor may read or write: `size` bytes of a segment. `where` names the tensor in errors."""
+    """Memory that one tensor may read or write: `size` bytes of a segment. `where` names the tensor in
+    errors."""
 
     segment: Segment
     offset: int
@@ -176,7 +194,10 @@ class Regions:
     def check_may_register(self) -> SharedMemory:
         """Return what allows segments. Raises Forbidden if clients may not register regions."""
         if self._segments is None:
-            raise Forbidden("this server does not use shared memory: InferenceServer(shared_memory=SharedMemory(allow=...)) does")
+            raise Forbidden(
+                "this server does not use shared memory: "
+                "InferenceServer(shared_memory=SharedMemory(allow=...)) does"
+            )
         return self._segments
 
     def register(self, name: str, key: str, offset: int, byte_size: int) -> None:
@@ -185,27 +206,45 @@ class Regions:
         if not 0 < len(name.encode(errors="replace")) <= _MAX_NAME:
             raise InvalidRequest(f"the region's name is {show(name)}: expected 1 to {_MAX_NAME} bytes")
         plain = key.removeprefix("/")
-        if not _KEY.fullmatch(plain) or len(plain.encode()) > _MAX_NAME or plain in (".", ".."):  # a file in one folder
-            raise InvalidRequest(f"the key is {show(key)}: expected the name of a shared memory, such as '/input', with no other slash")
+        # a file in one folder
+        if not _KEY.fullmatch(plain) or len(plain.encode()) > _MAX_NAME or plain in (".", ".."):
+            raise InvalidRequest(
+                f"the key is {show(key)}: expected the name of a shared memory, such as '/input', with no "
+                "other slash"
+            )
         if byte_size < 1:
             raise InvalidRequest(f"byte_size is {byte_size}: expected 1 or more")
         if not segments.allows(plain):
-            raise Forbidden(f"this server does not let clients use the shared memory {show(key)}: the allow= of its SharedMemory decides")
+            raise Forbidden(
+                f"this server does not let clients use the shared memory {show(key)}: the allow= of its "
+                "SharedMemory decides"
+            )
         segment = Segment(plain)
         size = segment.size()
         if offset + byte_size > size:
-            raise InvalidRequest(f"offset {offset} and byte_size {byte_size} are beyond the {size} bytes of the shared memory {show(key)}")
+            raise InvalidRequest(
+                f"offset {offset} and byte_size {byte_size} are beyond the {size} bytes of the shared "
+                f"memory {show(key)}"
+            )
         with self._lock:
             if name in self._regions:
                 raise InvalidRequest(f"region {show(name)} is registered already: unregister it first")
             if len(self._regions) >= _MOST_REGIONS:
-                raise InferenceError(f"{_MOST_REGIONS} regions are registered, and no more are allowed: unregister one first", status=429)
-            self._regions = {**self._regions, name: (Region(name, key, offset, byte_size), segment)}  # requests read it meanwhile
+                raise InferenceError(
+                    f"{_MOST_REGIONS} regions are registered, and no more are allowed: unregister one first",
+                    status=429,
+                )
+            # requests read it meanwhile
+            self._regions = {**self._regions, name: (Region(name, key, offset, byte_size), segment)}
 
     def unregister(self, name: str | None) -> None:
         """Forget a region, or all of them. Running requests keep theirs. An unknown region is no error."""
         with self._lock:
-            self._regions = {} if name is None else {kept: region for kept, region in self._regions.items() if kept != name}
+            self._regions = (
+                {}
+                if name is None
+                else {kept: region for kept, region in self._regions.items() if kept != name}
+            )
 
     def list_regions(self, name: str | None) -> list[Region]:
         regions = self._regions
@@ -216,7 +255,8 @@ class Regions:
     # Tensors of requests
 
     def make_region_reader(self) -> ReadRegion:
-        """Make the function that reads the inputs of one request from shared memory. Together they may be as long as a body."""
+        """Make the function that reads the inputs of one request from shared memory. Together they may be as
+        long as a body."""
         read = 0
 
         def read_region(parameters: Parameters) -> Buffer:
@@ -228,13 +268,17 @@ class Regions:
             read += memory.size
             most = self._max_body_bytes
             if most is not None and read > most:
-                raise TooLarge(f"the inputs in shared memory have more than {most} bytes, the most that this server takes (max_body_bytes)")
+                raise TooLarge(
+                    f"the inputs in shared memory have more than {most} bytes, the most that this server "
+                    "takes (max_body_bytes)"
+                )
             return memory.segment.read(memory.offset, memory.size, memory.where)
 
         return read_region
 
     def prepare_outputs(self, outputs: Iterable[RequestOutput], *, streams: bool) -> ApplyOptions | None:
-        """Make what writes the outputs that a request wants in shared memory. None if there are none. The response stays as it is."""
+        """Make what writes the outputs that a request wants in shared memory. None if there are none. The
+        response stays as it is."""
         ranges: dict[str, MemoryRange] = {}
         for output in outputs:
             parameters, where = output.parameters or {}, f"requested output {show(output.name)}"
@@ -243,21 +287,33 @@ class Regions:
                 continue
             for name, other in ((CLASSIFICATION, CLASSIFICATION), ("binary_data", "binary_data: true")):
                 if parameters.get(name):
-                    raise InvalidRequest(f"{where} goes to shared memory and has the parameter {other}: expected one of them")
+                    raise InvalidRequest(
+                        f"{where} goes to shared memory and has the parameter {other}: expected one of them"
+                    )
             if streams:
-                raise InvalidRequest(f"{where} goes to shared memory, but the model answers with a stream: leave the parameter out")
+                raise InvalidRequest(
+                    f"{where} goes to shared memory, but the model answers with a stream: leave the "
+                    "parameter out"
+                )
             ranges[output.name] = self._locate(*location, f"output {show(output.name)}")
-        in_order = sorted([memory for memory in ranges.values() if memory.size], key=lambda memory: (memory.segment.key, memory.offset))
+        in_order = sorted(
+            [memory for memory in ranges.values() if memory.size],
+            key=lambda memory: (memory.segment.key, memory.offset),
+        )
         for first, second in pairwise(in_order):
             if first.segment.key == second.segment.key and second.offset < first.offset + first.size:
-                raise InvalidRequest(f"{first.where}, and overlaps {second.where}: expected other offsets, or smaller sizes")
+                raise InvalidRequest(
+                    f"{first.where}, and overlaps {second.where}: expected other offsets, or smaller sizes"
+                )
 
         def apply_options(response: InferenceResponse) -> InferenceResponse:
             for tensor in response.outputs:
                 if tensor.name in ranges:
                     memory, data = ranges[tensor.name], view_bytes(tensor.array)
                     if len(data) > memory.size:
-                        raise InvalidRequest(f"{memory.where}: {len(data)} bytes do not fit into its {_SIZE} of {memory.size}")
+                        raise InvalidRequest(
+                            f"{memory.where}: {len(data)} bytes do not fit into its {_SIZE} of {memory.size}"
+                        )
                     memory.segment.write(memory.offset, data, memory.where)
             return response
 
@@ -290,15 +346,23 @@ def _read_location(parameters: Mapping[str, object], where: str) -> tuple[str, i
         return None
     region = parameters[_REGION]
     if not isinstance(region, str) or not region:
-        raise InvalidRequest(f"{where} has the parameter {_REGION} = {show(region)}: expected the name of a region")
+        raise InvalidRequest(
+            f"{where} has the parameter {_REGION} = {show(region)}: expected the name of a region"
+        )
     if _SIZE not in parameters:
         raise InvalidRequest(f"{where} has the parameter {_REGION}, but no {_SIZE}")
-    return region, _check_count(parameters.get(_OFFSET, 0), _OFFSET, where), _check_count(parameters[_SIZE], _SIZE, where)
+    return (
+        region,
+        _check_count(parameters.get(_OFFSET, 0), _OFFSET, where),
+        _check_count(parameters[_SIZE], _SIZE, where),
+    )
 
 
 def _check_count(value: object, name: str, where: str) -> int:
     if type(value) is not int or value < 0:
-        raise InvalidRequest(f"{where} has the parameter {name} = {show(value)}: expected an integer, 0 or more")
+        raise InvalidRequest(
+            f"{where} has the parameter {name} = {show(value)}: expected an integer, 0 or more"
+        )
     return value
 
 
@@ -308,11 +372,18 @@ def _check_count(value: object, name: str, where: str) -> int:
 async def _rest_register(engine: Any, question: Question) -> None:
     engine.regions.check_may_register()
     request = await question.read(lambda body: decode_question(body, RegisterRegion))
-    await question.io.run(partial(engine.regions.register, question.region, request.key, request.offset or 0, request.byte_size), "hook")
+    await question.io.run(
+        partial(
+            engine.regions.register, question.region, request.key, request.offset or 0, request.byte_size
+        ),
+        "hook",
+    )
 
 
 async def _grpc_register(engine: Any, request: Any, io: IO) -> None:
-    await io.run(partial(engine.regions.register, request.name, request.key, request.offset, request.byte_size), "hook")
+    await io.run(
+        partial(engine.regions.register, request.name, request.key, request.offset, request.byte_size), "hook"
+    )
 
 
 def _list_regions(engine: Any, question: Question) -> Any:
@@ -338,10 +409,14 @@ REST: Final = (
 )
 GRPC: Final[GrpcMethods] = {
     "SystemSharedMemoryStatus": GrpcMethod(
-        lambda engine, request: {"regions": {region.name: region for region in engine.regions.list_regions(request.name or None)}},
+        lambda engine, request: {
+            "regions": {region.name: region for region in engine.regions.list_regions(request.name or None)}
+        },
         "shared_memory",
     ),
     "SystemSharedMemoryRegister": GrpcMethod(_grpc_register, "shared_memory"),
-    "SystemSharedMemoryUnregister": GrpcMethod(lambda engine, request: engine.regions.unregister(request.name or None), "shared_memory"),
+    "SystemSharedMemoryUnregister": GrpcMethod(
+        lambda engine, request: engine.regions.unregister(request.name or None), "shared_memory"
+    ),
     "CudaSharedMemoryUnregister": GrpcMethod(_unregister_cuda, "shared_memory"),
 }

@@ -40,10 +40,11 @@ class RestRoute(NamedTuple):
     method: str  # the HTTP method. HEAD is answered where GET is.
     pattern: str  # the path, as `routes` has it
     answer: Callable[..., Any]
-    """Takes the server and the `Question`, and the model if the pattern names one. Returns the document to send, or None. In the table
-    itself, it takes the exchange, and the model, and returns the response."""
+    """Takes the server and the `Question`, and the model if the pattern names one. Returns the document to
+    send, or None. In the table itself, it takes the exchange, and the model, and returns the response."""
     action: Action | None = None
-    """What it does with the model that it names, or with shared memory; None if nobody is asked whether that is allowed."""
+    """What it does with the model that it names, or with shared memory; None if nobody is asked whether that
+    is allowed."""
 
 
 ApplyOptions: TypeAlias = Callable[[InferenceResponse], InferenceResponse]
@@ -54,8 +55,9 @@ class GrpcMethod(NamedTuple):
     """One method of gRPC, and what answers it."""
 
     answer: Callable[..., Any]
-    """Takes the server and the request message, and returns the response as a document, or None. If it lists models, it takes those that
-    the client may see, and with which it may do the action. A coroutine function takes the `IO` in the end."""
+    """Takes the server and the request message, and returns the response as a document, or None. If it lists
+    models, it takes those that the client may see, and with which it may do the action. A coroutine function
+    takes the `IO` in the end."""
     action: Action | None = None  # as in `RestRoute`
     lists_models: bool = False
 
@@ -64,7 +66,9 @@ GrpcMethods: TypeAlias = Mapping[str, GrpcMethod]
 """The methods by name."""
 
 
-def decode_question(body: Buffer | str, kind: type[T], most: int | None = MAX_QUESTION, wrong: str = "the body cannot be read") -> T:
+def decode_question(
+    body: Buffer | str, kind: type[T], most: int | None = MAX_QUESTION, wrong: str = "the body cannot be read"
+) -> T:
     """Decode JSON of at most `most` bytes; None means no limit. The text of an error begins with `wrong`."""
     if most is not None and len(body) > most:
         raise InvalidRequest(f"the body has {len(body)} bytes: expected {most} at most")

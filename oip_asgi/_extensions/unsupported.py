@@ -1,4 +1,5 @@
-"""Extensions of Triton that are refused, and why: they control Triton's process, which is the application here, or GPUs."""
+"""Extensions of Triton that are refused, and why: they control Triton's process, which is the application
+here, or GPUs."""
 
 from __future__ import annotations
 
@@ -9,9 +10,13 @@ from typing import Any, Final
 from .._protocol.errors import InferenceError
 from .table import GrpcMethod, GrpcMethods
 
-_NO_TRACE_SETTINGS: Final = "trace settings are not supported: trace requests with OpenTelemetry in the application"
+_NO_TRACE_SETTINGS: Final = (
+    "trace settings are not supported: trace requests with OpenTelemetry in the application"
+)
 _NO_LOG_SETTINGS: Final = "log settings are not supported: set up Python's logging in the application"
-_NO_CUDA: Final = "CUDA shared memory is not supported: send the tensors in the request, or use system shared memory"
+_NO_CUDA: Final = (
+    "CUDA shared memory is not supported: send the tensors in the request, or use system shared memory"
+)
 
 
 def _refuse(why: str, *_: Any) -> None:

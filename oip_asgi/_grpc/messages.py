@@ -1,7 +1,8 @@
-"""Methods, replies, and the messages of `ModelInfer` <-> InferenceRequest and InferenceResponse. Typed contents have 8 MiB at most.
+"""Methods, replies, and the messages of `ModelInfer` <-> InferenceRequest and InferenceResponse. Typed
+contents have 8 MiB at most.
 
-Knows messages by their fields alone: no protobuf, no gRPC library. Loops over short repeated fields copy them to a list with `[:]`:
-protobuf's own iterator is slower, as it ends with an exception and its text.
+Knows messages by their fields alone: no protobuf, no gRPC library. Loops over short repeated fields copy them
+to a list with `[:]`: protobuf's own iterator is slower, as it ends with an exception and its text.
 
 Specification: gRPC, Message Contents and Tensor Data.
 """
@@ -46,7 +47,13 @@ _FEW_FIELDS: Final = 64
 MAX_PARSED: Final = 2**23
 """The most bytes of a request that protobuf parses: all but its raw contents, so typed contents mostly."""
 
-_CHOICES: Final = ((bool, "bool_param"), (int, "int64_param"), (float, "double_param"), (str, "string_param"), (bytes, "bytes_param"))
+_CHOICES: Final = (
+    (bool, "bool_param"),
+    (int, "int64_param"),
+    (float, "double_param"),
+    (str, "string_param"),
+    (bytes, "bytes_param"),
+)
 _INT64_MAX: Final = 2**63 - 1
 
 TYPED: Final[Mapping[str, str]] = {
@@ -63,7 +70,8 @@ TYPED: Final[Mapping[str, str]] = {
     "FP64": "fp64_contents",
     "BYTES": "bytes_contents",
 }
-"""For each datatype, the field of `InferTensorContents` that holds it. FP16 and BF16 have none: they travel raw."""
+"""For each datatype, the field of `InferTensorContents` that holds it. FP16 and BF16 have none: they travel
+raw."""
 
 _TOGETHER: Final = 2**16
 """Elements of typed contents that are read before other threads may run."""
@@ -75,7 +83,8 @@ class Method(msgspec.Struct, frozen=True, eq=False):
     name: str
     parse: Callable[[Buffer], Any]  # makes the request message of its bytes, or raises InvalidRequest
     response: Callable[[], Any]  # makes an empty response message
-    write: Callable[[Any], bytes]  # makes the bytes of the response message of a document with the same fields
+    # makes the bytes of the response message of a document with the same fields
+    write: Callable[[Any], bytes]
     metadata: Callable[[Any], Iterable[tuple[str, str]]]
     """Gives a call's metadata, of the adapter's own object: names in lower case, values as text."""
 
@@ -89,7 +98,8 @@ class Method(msgspec.Struct, frozen=True, eq=False):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """How a call ends: with a message, in parts, or none after those of a stream; or with the name of an error's code and its text."""
+    """How a call ends: with a message, in parts, or none after those of a stream; or with the name of an
+    error's code and its text."""
 
     parts: list[Buffer] = []
     code: str = "OK"
@@ -109,7 +119,8 @@ class GRPCHead(msgspec.Struct, eq=False):
 
 
 class GRPCFormat:
-    """The wire format of one `ModelInfer` call. Until `decode` parses a long request, in a worker thread, only its model is known."""
+    """The wire format of one `ModelInfer` call. Until `decode` parses a long request, in a worker thread,
+    only its model is known."""
 
     __slots__ = ("body", "head", "message", "model_name", "model_version", "timeout")
 
@@ -144,17 +155,22 @@ class GRPCFormat:
         rest, raw = split_field(self.body, _RAW_INPUT_CONTENTS)
         if len(rest) > MAX_PARSED:
             raise TooLarge(
-                f"the request has {len(rest)} bytes beside raw_input_contents, typed contents mostly: expected {MAX_PARSED} at most: "
+                f"the request has {len(rest)} bytes beside raw_input_contents, typed contents mostly: "
+                f"expected {MAX_PARSED} at most: "
                 "send raw_input_contents, in a request of 5000 inputs at most"
             )
         check_fields(rest)
         message = self.message = self.head.method.parse(rest)
         if (message.model_name, message.model_version) != (self.model_name, self.model_version):
-            raise InvalidRequest("the request names its model more than once: expected one model_name and one model_version")
+            raise InvalidRequest(
+                "the request names its model more than once: expected one model_name and one model_version"
+            )
         return raw or message.raw_input_contents
 
     def decode(self, _: Buffer, handler: Handler, read_region: ReadRegion) -> InferenceRequest:
-        raw: Sequence[Buffer | None] = self.parse() if self.message is None else self.message.raw_input_contents[:]
+        raw: Sequence[Buffer | None] = (
+            self.parse() if self.message is None else self.message.raw_input_contents[:]
+        )
         message = self.message
         inputs, outputs, parameters = message.inputs[:], message.outputs, message.parameters
         if len(raw) != len(inputs):
@@ -162,7 +178,11 @@ class GRPCFormat:
         tensors: list[Tensor] = []
         for item in inputs:
             contents = raw[len(tensors)]
-            if contents is not None and item.HasField("contents") and not (handler.foreign and not item.contents.ListFields()):
+            if (
+                contents is not None
+                and item.HasField("contents")
+                and not (handler.foreign and not item.contents.ListFields())
+            ):
                 raise _make_two_contents_error(item, self.model_name)
             try:
                 tensors.append(decode_tensor(item, len(tensors), contents, read_region))
@@ -174,8 +194,17 @@ class GRPCFormat:
                 tensors.append(decode_tensor(item, len(tensors), None, read_region))
         requested: list[RequestOutput] = []
         for index, output in enumerate(outputs[:] if outputs else ()):
-            requested.append(RequestOutput(output.name, decode_parameters(output.parameters, f"outputs[{index}].parameters")))
-        return InferenceRequest(tensors, message.id or None, decode_parameters(parameters, "parameters") if parameters else {}, requested)
+            requested.append(
+                RequestOutput(
+                    output.name, decode_parameters(output.parameters, f"outputs[{index}].parameters")
+                )
+            )
+        return InferenceRequest(
+            tensors,
+            message.id or None,
+            decode_parameters(parameters, "parameters") if parameters else {},
+            requested,
+        )
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> list[Buffer]:
         message = self.head.method.response()
@@ -186,12 +215,18 @@ class GRPCFormat:
             message.id = response.id
         if response.parameters:
             encode_parameters(response.parameters, message.parameters)
-        elsewhere = [output.name for output in request.outputs if REGION in (output.parameters or ())] if request.outputs else ()
+        elsewhere = (
+            [output.name for output in request.outputs if REGION in (output.parameters or ())]
+            if request.outputs
+            else ()
+        )
         # what follows the message is its last field: protobuf would copy that twice
         parts: list[Buffer] = [b""]
         for tensor in response.outputs:
             array = tensor.array
-            output = message.outputs.add(name=tensor.name, datatype=name_of(array.dtype) or tensor.datatype, shape=array.shape)
+            output = message.outputs.add(
+                name=tensor.name, datatype=name_of(array.dtype) or tensor.datatype, shape=array.shape
+            )
             if tensor.parameters:
                 encode_parameters(tensor.parameters, output.parameters)
             contents = b"" if tensor.name in elsewhere else view_bytes(array)
@@ -203,10 +238,14 @@ class GRPCFormat:
 def _make_two_contents_error(item: Any, model_name: str) -> InvalidRequest:
     # in Triton's words, which its examples look for
     where = f"for {show(item.name)} for model {show(model_name)}"
-    return InvalidRequest(f"contents field must not be specified when using raw_input_contents {where}: send one of them")
+    return InvalidRequest(
+        f"contents field must not be specified when using raw_input_contents {where}: send one of them"
+    )
 
 
-def _match_raw(inputs: Sequence[Any], raw: Sequence[Buffer | None], model_name: str) -> Sequence[Buffer | None]:
+def _match_raw(
+    inputs: Sequence[Any], raw: Sequence[Buffer | None], model_name: str
+) -> Sequence[Buffer | None]:
     """Find the raw contents of each input, if there are any. An input in shared memory has none."""
     if not raw:
         return [None] * len(inputs)
@@ -216,12 +255,17 @@ def _match_raw(inputs: Sequence[Any], raw: Sequence[Buffer | None], model_name: 
     expected = sum(REGION not in item.parameters for item in inputs)
     if len(raw) != expected:
         beside = "" if expected == len(inputs) else ", but those in shared memory"
-        raise InvalidRequest(f"raw_input_contents has {len(raw)} items: expected one for each of {len(inputs)} inputs{beside}, or none")
+        raise InvalidRequest(
+            f"raw_input_contents has {len(raw)} items: expected one for each of {len(inputs)} "
+            f"inputs{beside}, or none"
+        )
     left = iter(raw)
     return [None if REGION in item.parameters else next(left) for item in inputs]
 
 
-def decode_tensor(item: Any, index: int, raw: Buffer | None, read_region: ReadRegion, field: str = "inputs") -> Tensor:
+def decode_tensor(
+    item: Any, index: int, raw: Buffer | None, read_region: ReadRegion, field: str = "inputs"
+) -> Tensor:
     shape = tuple(item.shape[:])
     if shape and min(shape) < 0:
         axis = next(axis for axis, dimension in enumerate(shape) if dimension < 0)
@@ -237,13 +281,18 @@ def decode_tensor(item: Any, index: int, raw: Buffer | None, read_region: ReadRe
         elif item.HasField("contents"):
             array = _decode_contents(item.contents, item.datatype, dtype, shape)
         elif REGION in parameters:
-            array, parameters = from_bytes(read_region(parameters), dtype, shape), drop_shared_memory(parameters)
+            array, parameters = (
+                from_bytes(read_region(parameters), dtype, shape),
+                drop_shared_memory(parameters),
+            )
         else:
             check_supported(sent, "it")
             array = _decode_contents(item.contents, item.datatype, dtype, shape)
     except InvalidRequest as error:
         raise InvalidRequest(f"{field}[{index}] ({show(item.name)}): {error}") from None
-    return make_tensor(item.name, array, parameters) if dtype.hasobject else Tensor(item.name, array, parameters)
+    return (
+        make_tensor(item.name, array, parameters) if dtype.hasobject else Tensor(item.name, array, parameters)
+    )
 
 
 def _decode_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[int, ...]) -> Array:
@@ -255,23 +304,34 @@ def _decode_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[in
             raise InvalidRequest(f"contents.{other.name} is given: expected contents.{field} for {datatype}")
     elements = getattr(contents, field)
     if len(elements) != count(shape):
-        raise InvalidRequest(f"contents.{field} has {len(elements)} elements: expected {count(shape)} for shape {list(shape)}")
+        raise InvalidRequest(
+            f"contents.{field} has {len(elements)} elements: expected {count(shape)} for shape {list(shape)}"
+        )
     array = np.empty(len(elements), dtype)
     for first in range(0, len(elements), _TOGETHER):
         some = elements[first : first + _TOGETHER]
-        read = make_integer_array(some, dtype, f"contents.{field}", first) if dtype.kind in "ui" else np.fromiter(some, dtype, len(some))
+        read = (
+            make_integer_array(some, dtype, f"contents.{field}", first)
+            if dtype.kind in "ui"
+            else np.fromiter(some, dtype, len(some))
+        )
         array[first : first + _TOGETHER] = read
     return array.reshape(shape)
 
 
 def decode_parameters(parameters: Any, where: str) -> Parameters:
-    return {name: _decode_value(parameter, f"{where}[{show(name)}]") for name, parameter in parameters.items()}
+    return {
+        name: _decode_value(parameter, f"{where}[{show(name)}]") for name, parameter in parameters.items()
+    }
 
 
 def _decode_value(parameter: Any, where: str) -> Any:
     choice = parameter.WhichOneof("parameter_choice")
     if choice is None:
-        raise InvalidRequest(f"{where} has no value: expected bool_param, int64_param, string_param, double_param or uint64_param")
+        raise InvalidRequest(
+            f"{where} has no value: expected bool_param, int64_param, string_param, double_param or "
+            "uint64_param"
+        )
     return getattr(parameter, choice)
 
 

@@ -1,4 +1,5 @@
-"""One remote call of a method that answers one message with one: request message -> response message. The table of methods is here.
+"""One remote call of a method that answers one message with one: request message -> response message. The
+table of methods is here.
 
 Knows no gRPC library and no protobuf. Extensions add their own methods. The code of each error's status is in
 `_protocol.grpc_codes`.
@@ -34,13 +35,16 @@ SERVICE: Final = "inference.GRPCInferenceService"
 HEALTH: Final = "grpc.health.v1.Health"
 
 _MAX_DETAILS: Final = 2000
-"""Bytes of an error's text. It is sent as a header, three times as long if percent-encoded, and peers accept 8 KiB of headers."""
+"""Bytes of an error's text. It is sent as a header, three times as long if percent-encoded, and peers accept
+8 KiB of headers."""
 
 _MAX_FIELDS: Final = 1000
 """The most fields of a long request to load a model, one for each file."""
 
 
-async def exchange(engine: Engine, method: Method, body: Buffer, transport: Any, io: IO, seconds: float = math.inf) -> Reply:
+async def exchange(
+    engine: Engine, method: Method, body: Buffer, transport: Any, io: IO, seconds: float = math.inf
+) -> Reply:
     """Answer one call, which may take so long."""
     entry = _ANSWERS.get(method.name)
     if entry is not None:
@@ -64,7 +68,9 @@ def reply_error(error: Exception) -> Reply:
     return Reply([], refusal.grpc_code, client_text(refusal).encode()[:_MAX_DETAILS].decode(errors="ignore"))
 
 
-async def _answer(engine: Engine, entry: GrpcMethod, method: Method, body: Buffer, transport: Any, io: IO) -> Buffer:
+async def _answer(
+    engine: Engine, entry: GrpcMethod, method: Method, body: Buffer, transport: Any, io: IO
+) -> Buffer:
     """Answer a call of any method but ModelInfer."""
     request = await _parse_question(engine, method, body, io)
     make_access = partial(method.make_access, transport)
@@ -75,7 +81,11 @@ async def _answer(engine: Engine, entry: GrpcMethod, method: Method, body: Buffe
         await engine.find_new(io)
     elif method.name == "RepositoryIndex":
         await repository.find_to_list(engine, io, partial(engine.find_visible, io, make_access))
-    visible = [[] if name else await engine.find_visible(io, make_access, entry.action)] if entry.lists_models else ()
+    visible = (
+        [[] if name else await engine.find_visible(io, make_access, entry.action)]
+        if entry.lists_models
+        else ()
+    )
     if iscoroutinefunction(entry.answer):
         document = await entry.answer(engine, request, io)
     else:
@@ -93,7 +103,8 @@ def _find_name(action: Action | None, request: Any) -> str | None:
 
 
 async def _parse_question(engine: Engine, method: Method, body: Buffer, io: IO) -> Any:
-    """Parse the request message of any method but ModelInfer. Only a request to load a model may be long, as it may have files."""
+    """Parse the request message of any method but ModelInfer. Only a request to load a model may be long, as
+    it may have files."""
     if len(body) <= MAX_QUESTION:
         return method.parse(body)
     if method.name != "RepositoryModelLoad" or not engine.options.model_control:
@@ -108,20 +119,28 @@ async def _answer_ready(engine: Engine, _: Any, io: IO) -> Any:
 
 
 async def _answer_model_ready(engine: Engine, request: Any, io: IO) -> Any:
-    return {"ready": await is_model_ready(engine, io, engine.models.find(request.name, request.version or None))}
+    return {
+        "ready": await is_model_ready(engine, io, engine.models.find(request.name, request.version or None))
+    }
 
 
 def _describe_model(engine: Engine, request: Any) -> Any:
-    document = msgspec.to_builtins(engine.describe_model(engine.models.find(request.name, request.version or None)))
+    document = msgspec.to_builtins(
+        engine.describe_model(engine.models.find(request.name, request.version or None))
+    )
     for each in (document, *document["inputs"], *document["outputs"]):
         if "parameters" in each:
-            each["parameters"] = {name: {find_field(value): value} for name, value in each["parameters"].items()}
+            each["parameters"] = {
+                name: {find_field(value): value} for name, value in each["parameters"].items()
+            }
     return document
 
 
 async def _answer_health(engine: Engine, request: Any, io: IO) -> Any:
     if request.service not in ("", SERVICE):
-        raise NotFound(f"unknown service {show(request.service)}: expected {SERVICE}, or nothing for the server")
+        raise NotFound(
+            f"unknown service {show(request.service)}: expected {SERVICE}, or nothing for the server"
+        )
     return {"status": "SERVING" if await is_ready(engine, io) else "NOT_SERVING"}
 
 
@@ -150,4 +169,5 @@ ACTIONS: Final[Mapping[str, Action | None]] = {
 """What each method does with the model that it names, or with shared memory."""
 
 METHODS: Final[Mapping[str, tuple[str, ...]]] = {SERVICE: ("ModelInfer", *_OF_SERVICE), HEALTH: ("Check",)}
-"""The answered methods of each service. Health's `Watch` is not answered, as nobody announces changes: clients ask for readiness."""
+"""The answered methods of each service. Health's `Watch` is not answered, as nobody announces changes:
+clients ask for readiness."""

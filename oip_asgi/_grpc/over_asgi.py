@@ -1,5 +1,5 @@
-"""gRPC and gRPC-Web over ASGI: an application for the paths of the services. It translates messages, and decides only what
-HTTP/2 forces it to: frames, trailers, and the answer for what is no method.
+"""gRPC and gRPC-Web over ASGI: an application for the paths of the services. It translates messages, and
+decides only what HTTP/2 forces it to: frames, trailers, and the answer for what is no method.
 
 Knows scopes, messages and protobuf's classes, and no gRPC library.
 """
@@ -27,7 +27,17 @@ from .._runtime.async_io import AsyncIO, attend_watched
 from .._runtime.waiting import wait_until_gone
 from ..server import InferenceServer
 from .methods import exchange, reply_error
-from .over_http import CANCELLED, RPC, Answer, Fields, FrameReader, begin_rpc, find_protocol, read_metadata, respond_refusal
+from .over_http import (
+    CANCELLED,
+    RPC,
+    Answer,
+    Fields,
+    FrameReader,
+    begin_rpc,
+    find_protocol,
+    read_metadata,
+    respond_refusal,
+)
 from .services import Converse, Services
 
 if TYPE_CHECKING:
@@ -42,24 +52,29 @@ _Carried: TypeAlias = dict[Literal["fields"], Fields]
 """The trailers of a response of gRPC, which `TrailersMiddleware` sends; empty for any other."""
 
 _PART: Final = 2**14
-"""Bytes of a body that are read at once: their messages wait in memory, decompressed. The other bytes wait in the server's chunk, or on the
-connection."""
+"""Bytes of a body that are read at once: their messages wait in memory, decompressed. The other bytes wait in
+the server's chunk, or on the connection."""
 
 _DROPPED: Final = (
-    'clients of gRPC get no status: BaseHTTPMiddleware, which @app.middleware("http") makes, drops the HTTP/2 trailers: '
-    "write OIPApp(server).install(app, grpc=True), or put oip_asgi.grpc.TrailersMiddleware around the application"
+    'clients of gRPC get no status: BaseHTTPMiddleware, which @app.middleware("http") makes, drops the '
+    "HTTP/2 trailers: "
+    "write OIPApp(server).install(app, grpc=True), or put oip_asgi.grpc.TrailersMiddleware around the "
+    "application"
 )
 _TOO_LATE: Final = "the call did not end within its grpc-timeout"
 
 
 class OIPGRPCApp:
-    """An ASGI application that speaks the protocol over gRPC and gRPC-Web, to be mounted at the path of each service."""
+    """An ASGI application that speaks the protocol over gRPC and gRPC-Web, to be mounted at the path of each
+    service."""
 
     def __init__(self, server: InferenceServer, *, health: bool = True, reflection: bool = True) -> None:
         check_server(server, "OIPGRPCApp", "OIPGRPCApp(server)")
         self._server = server
         self._engine, self._runtime = server._inside
-        self._services = Services(server, lambda scope: read_metadata(scope["headers"]), health=health, reflection=reflection)
+        self._services = Services(
+            server, lambda scope: read_metadata(scope["headers"]), health=health, reflection=reflection
+        )
         self.paths = [f"/{name}" for name in self._services.names]
         self.methods = [*self._services.methods, *self._services.conversations]
         """The paths of all methods, inference first."""
@@ -79,7 +94,12 @@ class OIPGRPCApp:
         client = Client(scope, receive, send, self._runtime)
         carried: _Carried | None = scope.get(_CARRIED)
         can_send_trailers = carried is not None or _EXTENSION in (scope.get("extensions") or ())
-        if carried is None and can_send_trailers and scope.get("app") is not self._host and _is_grpc(scope["headers"]):
+        if (
+            carried is None
+            and can_send_trailers
+            and scope.get("app") is not self._host
+            and _is_grpc(scope["headers"])
+        ):
             self._host = scope["app"]
             if drops_trailers(self._host):
                 self._log_once(logging.WARNING, _DROPPED)
@@ -122,7 +142,8 @@ class OIPGRPCApp:
                 passed = clock() - since
                 if passed >= timeout:
                     raise TimedOut(_TOO_LATE)
-                timeout = math.ceil((timeout - passed) * 1000) / 1000  # what is left of it, in milliseconds, as error texts name it
+                # what is left of it, in milliseconds, as error texts name it
+                timeout = math.ceil((timeout - passed) * 1000) / 1000
             return rpc.end(await exchange(self._engine, method, messages[0], rpc.head.transport, io, timeout))
         except ClientGone:
             return CANCELLED
@@ -146,13 +167,23 @@ class OIPGRPCApp:
         deadline = time.monotonic() + rpc.timeout
 
         async def write(message: bytes) -> None:
-            await client.send({"type": "http.response.body", "body": rpc.encode_message(message), "more_body": True})
-            await asyncio.sleep(0)  # a server may take all without waiting: this lets other tasks run after each message
+            await client.send(
+                {"type": "http.response.body", "body": rpc.encode_message(message), "more_body": True}
+            )
+            # a server may take all without waiting: this lets other tasks run after each message
+            await asyncio.sleep(0)
 
         if carried is not None:
             carried["fields"] = []
         has_trailers = rpc.protocol.has_trailers and carried is None
-        await client.send({"type": "http.response.start", "status": 200, "headers": [*rpc.headers], "trailers": has_trailers})
+        await client.send(
+            {
+                "type": "http.response.start",
+                "status": 200,
+                "headers": [*rpc.headers],
+                "trailers": has_trailers,
+            }
+        )
         requests = _Requests(client, reader)
         with suppress(ClientGone, OSError):  # servers raise it from `send` if the client has gone
             try:
@@ -177,7 +208,14 @@ async def _send_end(answer: Answer, send: Send, carried: _Carried | None, *, has
         carried["fields"], trailers = trailers, None
     if not has_begun:
         headers = [*response.headers]  # a copy, as in `OIPApp`
-        await send({"type": "http.response.start", "status": response.status, "headers": headers, "trailers": trailers is not None})
+        await send(
+            {
+                "type": "http.response.start",
+                "status": response.status,
+                "headers": headers,
+                "trailers": trailers is not None,
+            }
+        )
     for body, more in response.messages():
         await send({"type": "http.response.body", "body": body, "more_body": more})
     if trailers is not None:
@@ -201,7 +239,8 @@ def _find_method(scope: Scope, services: Collection[str]) -> str:
 
 
 class TrailersMiddleware:
-    """Carries gRPC's trailers past middleware that drops them, as `BaseHTTPMiddleware` and `@app.middleware("http")` do."""
+    """Carries gRPC's trailers past middleware that drops them, as `BaseHTTPMiddleware` and
+    `@app.middleware("http")` do."""
 
     def __init__(self, app: AnyASGIApp) -> None:
         self._app = app
@@ -217,9 +256,14 @@ class TrailersMiddleware:
         async def send_with_trailers(message: Message) -> None:
             nonlocal is_ours
             if message["type"] == "http.response.start":
-                # if middleware answers instead, such as with 401, its content type differs, or it has a grpc-status
+                # if middleware answers instead, such as with 401, its content type differs, or it has a
+                # grpc-status
                 headers = message.get("headers", ())
-                is_ours = "fields" in carried and _is_grpc(headers) and not any(name.lower() == b"grpc-status" for name, _ in headers)
+                is_ours = (
+                    "fields" in carried
+                    and _is_grpc(headers)
+                    and not any(name.lower() == b"grpc-status" for name, _ in headers)
+                )
                 if is_ours:
                     message = {**message, "trailers": True}
             await send(message)
@@ -266,7 +310,8 @@ class _Requests:
     async def end(self) -> None:
         """Read no more."""
         self._reading.cancel()
-        await asyncio.gather(self._reading, return_exceptions=True)  # this also fetches its exception, which asyncio would log otherwise
+        # this also fetches its exception, which asyncio would log otherwise
+        await asyncio.gather(self._reading, return_exceptions=True)
 
     async def _read_requests(self) -> None:
         more = True
@@ -276,12 +321,15 @@ class _Requests:
                 return
             more = message.get("more_body", False)
             if self.error is None:
-                await self._take_chunk(message.get("body", b""), is_last=not more, taken_by=message.get(TAKEN_BY))
+                await self._take_chunk(
+                    message.get("body", b""), is_last=not more, taken_by=message.get(TAKEN_BY)
+                )
         if not more:
             await wait_until_gone(self._client.is_gone)
 
     async def _take_chunk(self, chunk: bytes, *, is_last: bool, taken_by: TakenBy | None) -> None:
-        """Read the messages in a chunk, part by part: each part after the messages of the last one were taken."""
+        """Read the messages in a chunk, part by part: each part after the messages of the last one were
+        taken."""
         try:
             for start in range(0, len(chunk), _PART):
                 await self._messages.join()

@@ -1,12 +1,15 @@
-"""A gRPC call as an HTTP request, for gRPC and gRPC-Web: its head -> `RPC`, its body -> messages, and how it ends -> `Answer`.
+"""A gRPC call as an HTTP request, for gRPC and gRPC-Web: its head -> `RPC`, its body -> messages, and how it
+ends -> `Answer`.
 
-First the headers and trailers: `content-type`, `grpc-timeout`, `grpc-encoding`, `grpc-status`, and metadata. Then the frames of the body,
-which are five bytes, and a message of the length that they say; a body may hold any number of messages, split over its chunks in any way.
+First the headers and trailers: `content-type`, `grpc-timeout`, `grpc-encoding`, `grpc-status`, and metadata.
+Then the frames of the body, which are five bytes, and a message of the length that they say; a body may hold
+any number of messages, split over its chunks in any way.
 
-`Body` of `_protocol.request_body` refuses a message that is too long, and `_protocol.grpc_codes` says which code an error has, such as
-INVALID_ARGUMENT for the HTTP status 422. Knows no ASGI and no protobuf.
+`Body` of `_protocol.request_body` refuses a message that is too long, and `_protocol.grpc_codes` says which
+code an error has, such as INVALID_ARGUMENT for the HTTP status 422. Knows no ASGI and no protobuf.
 
-Specification: gRPC over HTTP2, and there Length-Prefixed-Message; gRPC-Web, for the body as text and the frame of trailers.
+Specification: gRPC over HTTP2, and there Length-Prefixed-Message; gRPC-Web, for the body as text and the
+frame of trailers.
 """
 
 from __future__ import annotations
@@ -106,9 +109,13 @@ class FrameReader(msgspec.Struct, eq=False):
             raise InferenceError("the request has more than one message: expected one", status=501)
         self.most -= 1
         if flag not in (_PLAIN, _COMPRESSED):
-            raise InvalidRequest(f"a frame begins with the byte {flag}: expected 0, or 1 for a compressed message")
+            raise InvalidRequest(
+                f"a frame begins with the byte {flag}: expected 0, or 1 for a compressed message"
+            )
         if flag == _COMPRESSED and self.coding is None:
-            raise InvalidRequest("a frame says that its message is compressed, but grpc-encoding does not say how")
+            raise InvalidRequest(
+                "a frame says that its message is compressed, but grpc-encoding does not say how"
+            )
         body = Body(size, self.limit, self.coding if flag == _COMPRESSED else None)
         body.check(size)
         return body
@@ -132,7 +139,8 @@ class FrameReader(msgspec.Struct, eq=False):
         return messages
 
     def finish(self, *, cut_off: bool = False, taken_by: TakenBy | None = None) -> list[Buffer]:
-        """Check that the body has ended after a message, and return the messages that are left. The arguments are those of `Body`."""
+        """Check that the body has ended after a message, and return the messages that are left. The arguments
+        are those of `Body`."""
         if cut_off and taken_by is not None:
             raise make_taken_error(taken_by)
         if cut_off or self._head or self._text or self._body is not None:
@@ -148,7 +156,8 @@ class Protocol(msgspec.Struct, frozen=True):
     """One of the protocols that carry the same messages."""
 
     has_trailers: bool
-    """Whether the status travels in HTTP's trailers. Otherwise it is in the last frame of the body, which needs no HTTP/2."""
+    """Whether the status travels in HTTP's trailers. Otherwise it is in the last frame of the body, which
+    needs no HTTP/2."""
     is_text: bool = False  # whether bodies are base64, both ways
 
 
@@ -165,8 +174,26 @@ PROTOCOLS: Final[Mapping[bytes, Protocol]] = {
 """By content type. A response has the content type of its request."""
 
 _CODES: Final = (
-    *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED"),
-    *("RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"),
+    *(
+        "OK",
+        "CANCELLED",
+        "UNKNOWN",
+        "INVALID_ARGUMENT",
+        "DEADLINE_EXCEEDED",
+        "NOT_FOUND",
+        "ALREADY_EXISTS",
+        "PERMISSION_DENIED",
+    ),
+    *(
+        "RESOURCE_EXHAUSTED",
+        "FAILED_PRECONDITION",
+        "ABORTED",
+        "OUT_OF_RANGE",
+        "UNIMPLEMENTED",
+        "INTERNAL",
+        "UNAVAILABLE",
+        "DATA_LOSS",
+    ),
     "UNAUTHENTICATED",
 )
 _NUMBERS: Final[Mapping[str, bytes]] = {name: b"%d" % number for number, name in enumerate(_CODES)}
@@ -177,7 +204,12 @@ _SAFE: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "
 _TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _SECONDS: Final[Mapping[bytes, float]] = {b"H": 3600, b"M": 60, b"S": 1, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 
-_CODINGS: Final[Mapping[bytes, Coding | None]] = {b"": None, b"identity": None, b"gzip": "gzip", b"deflate": "deflate"}
+_CODINGS: Final[Mapping[bytes, Coding | None]] = {
+    b"": None,
+    b"identity": None,
+    b"gzip": "gzip",
+    b"deflate": "deflate",
+}
 OK: Final = (b"grpc-status", b"0")
 ACCEPTED: Final = (b"grpc-accept-encoding", b"gzip, deflate")
 
@@ -202,7 +234,10 @@ def read_timeout(value: bytes) -> float:
     """Read the seconds of a `grpc-timeout`; infinity if it is longer than any timeout."""
     matched = _TIMEOUT.fullmatch(value)
     if matched is None:
-        raise InvalidRequest(f"header grpc-timeout is {show(value.decode('latin-1'))}: expected up to 8 digits and one of H, M, S, m, u, n")
+        raise InvalidRequest(
+            f"header grpc-timeout is {show(value.decode('latin-1'))}: expected up to 8 digits and one of H, "
+            "M, S, m, u, n"
+        )
     seconds = int(matched[1]) * _SECONDS[matched[2]]
     return seconds if seconds < NO_TIMEOUT else math.inf
 
@@ -211,12 +246,15 @@ def find_coding(value: bytes) -> Coding | None:
     """Find the coding that `grpc-encoding` names; None if messages are not compressed."""
     if value not in _CODINGS:
         expected = "expected identity, gzip or deflate"
-        raise InferenceError(f"grpc-encoding {show(value.decode('latin-1'))} is not supported: {expected}", status=501)
+        raise InferenceError(
+            f"grpc-encoding {show(value.decode('latin-1'))} is not supported: {expected}", status=501
+        )
     return _CODINGS[value]
 
 
 def read_metadata(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[str, str]]:
-    """Read the metadata from a request's headers. Values of names that end in "-bin" get the base64 padding that clients may leave out."""
+    """Read the metadata from a request's headers. Values of names that end in "-bin" get the base64 padding
+    that clients may leave out."""
     for name, value in headers:
         if name not in _OWN and not name.startswith(b"grpc-"):
             text = value.decode("latin-1")
@@ -224,12 +262,16 @@ def read_metadata(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[str,
 
 
 _NO_TRAILERS: Final = (
-    "the server of this application cannot send the HTTP/2 trailers that gRPC needs (ASGI's http.response.trailers): "
+    "the server of this application cannot send the HTTP/2 trailers that gRPC needs (ASGI's "
+    "http.response.trailers): "
     "run it with one that can, such as pyvoy or gunicorn's asgi worker with HTTP/2, or use gRPC-Web"
 )
 
 
-_EXPECTED: Final = "application/grpc or application/grpc-web, with protobuf, which clients of the Connect protocol can send too"
+_EXPECTED: Final = (
+    "application/grpc or application/grpc-web, with protobuf, which clients of the Connect protocol can "
+    "send too"
+)
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -240,7 +282,8 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 CANCELLED: Final = Answer(Response(499, [(b"grpc-status", b"1")], [], 0))
-"""Sent if the client has gone: hosts take an application that answers nothing for a broken one, and log that."""
+"""Sent if the client has gone: hosts take an application that answers nothing for a broken one, and log
+that."""
 
 
 class RPC(msgspec.Struct, eq=False):
@@ -250,7 +293,8 @@ class RPC(msgspec.Struct, eq=False):
     head: Head
     lacks_trailers: bool  # whether it needs trailers that the server in front cannot send
     headers: Fields  # those of the answer
-    timeout: float = math.inf  # its `grpc-timeout` in seconds, once its reader is made; infinity if it has none
+    # its `grpc-timeout` in seconds, once its reader is made; infinity if it has none
+    timeout: float = math.inf
 
     def make_reader(self, options: ServerOptions, most: float = math.inf) -> FrameReader:
         """Check the head, and make the reader of a body with so many messages at most."""
@@ -269,7 +313,8 @@ class RPC(msgspec.Struct, eq=False):
         return b"".join(self._encode([encode_frame_head(len(message)), message]))
 
     def end(self, reply: Reply) -> Answer:
-        """Make the answer, or after several messages its end. The status is in the trailers, or over gRPC-Web in the last frame."""
+        """Make the answer, or after several messages its end. The status is in the trailers, or over gRPC-Web
+        in the last frame."""
         is_ok = reply.code == "OK"
         status = [OK] if is_ok else encode_status(reply.code, reply.details)
         fields, parts, size = [*self.headers], reply.parts, 0
@@ -295,19 +340,29 @@ class RPC(msgspec.Struct, eq=False):
 
 
 def begin_rpc(head: Head, *, can_send_trailers: bool) -> RPC:
-    """Begin a remote call from the head of a request. If the request is not gRPC, it gets an HTTP error, which this raises."""
+    """Begin a remote call from the head of a request. If the request is not gRPC, it gets an HTTP error,
+    which this raises."""
     content_type = head.fields.get(b"content-type", b"")
     protocol = PROTOCOLS.get(content_type) or find_protocol(content_type)
     if head.method != "POST":
-        raise InferenceError(f"gRPC is asked by POST, not by {head.method}", status=405, headers={"Allow": "POST"})
+        raise InferenceError(
+            f"gRPC is asked by POST, not by {head.method}", status=405, headers={"Allow": "POST"}
+        )
     if protocol is None:
         text = f"Content-Type is {show(content_type.decode('latin-1'))}: expected {_EXPECTED}"
         raise InferenceError(text, status=415)
-    return RPC(protocol, head, protocol.has_trailers and not can_send_trailers, [(b"content-type", content_type)])
+    return RPC(
+        protocol, head, protocol.has_trailers and not can_send_trailers, [(b"content-type", content_type)]
+    )
 
 
 def respond_refusal(head: Head, error: InferenceError) -> Response:
-    """Make the HTTP response for a request that is no gRPC: in the Connect protocol's own form of errors if its client speaks that."""
-    if b"connect-protocol-version" not in head.fields and not head.fields.get(b"content-type", b"").startswith(b"application/connect+"):
+    """Make the HTTP response for a request that is no gRPC: in the Connect protocol's own form of errors if
+    its client speaks that."""
+    if b"connect-protocol-version" not in head.fields and not head.fields.get(
+        b"content-type", b""
+    ).startswith(b"application/connect+"):
         return respond_error(error)
-    return respond(error.status, [JSON], [encode_json({"code": "unimplemented", "message": client_text(error)})])
+    return respond(
+        error.status, [JSON], [encode_json({"code": "unimplemented", "message": client_text(error)})]
+    )

@@ -1,4 +1,5 @@
-"""The messages of gRPC as protobuf's classes, for servers and clients. Knows protobuf, and no gRPC library."""
+"""The messages of gRPC as protobuf's classes, for servers and clients. Knows protobuf, and no gRPC
+library."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ from .._protocol.errors import InvalidRequest
 
 
 def make_pool() -> tuple[DescriptorPool, list[type[Message]]]:
-    """A pool of its own, as in the default one the messages of other packages for the same protocol would collide with these; and the
-    classes to keep, as `add_file` says."""
+    """A pool of its own, as in the default one the messages of other packages for the same protocol would
+    collide with these; and the classes to keep, as `add_file` says."""
     pool, classes = DescriptorPool(), list[type[Message]]()
     for name in ("grpc_predict_v2.binpb", "services.binpb"):
         for file in FileDescriptorSet.FromString(files("oip_asgi").joinpath("proto", name).read_bytes()).file:
@@ -35,8 +36,8 @@ def make_pool() -> tuple[DescriptorPool, list[type[Message]]]:
 
 
 def add_file(pool: DescriptorPool, file: FileDescriptorProto) -> list[type[Message]]:
-    """Add a file to a pool. Keep the classes: protobuf keeps none of a message within a message, so one thread would get it while the
-    garbage collector clears it in another."""
+    """Add a file to a pool. Keep the classes: protobuf keeps none of a message within a message, so one
+    thread would get it while the garbage collector clears it in another."""
     pool.Add(file)
     return list(_make_classes(pool.FindFileByName(file.name).message_types_by_name.values()))
 
@@ -56,6 +57,8 @@ def make_parser(kind: type[Message]) -> Callable[[Buffer], Message]:
         try:
             return from_string(data if type(data) is bytes else bytes(data))
         except (DecodeError, UnicodeDecodeError):  # the second comes from protobuf without its compiled part
-            raise InvalidRequest(f"the request cannot be parsed: expected the bytes of {kind.DESCRIPTOR.full_name}") from None
+            raise InvalidRequest(
+                f"the request cannot be parsed: expected the bytes of {kind.DESCRIPTOR.full_name}"
+            ) from None
 
     return parse

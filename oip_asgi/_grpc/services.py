@@ -14,14 +14,23 @@ from .._protocol.limits import MAX_QUESTION
 from ..server import InferenceServer
 from .messages import Method, Reply
 from .methods import HEALTH, METHODS, SERVICE, reply_error
-from .protobuf import FileDescriptor, FileDescriptorProto, GetMessageClass, ParseDict, add_file, make_parser, make_pool
+from .protobuf import (
+    FileDescriptor,
+    FileDescriptorProto,
+    GetMessageClass,
+    ParseDict,
+    add_file,
+    make_parser,
+    make_pool,
+)
 from .stream_call import STREAM, Receive, StreamCall, Write
 
 Metadata = Callable[[Any], Iterable[tuple[str, str]]]
 """Reads a call's metadata from the adapter's own object: names in lower case, values as text."""
 
 Converse = Callable[[Any, Receive, Write], Coroutine[Any, Any, Reply]]
-"""Answers a call of any number of messages. It takes the adapter's own object, and what receives requests and writes responses."""
+"""Answers a call of any number of messages. It takes the adapter's own object, and what receives requests and
+writes responses."""
 
 _V1, _V1ALPHA = "grpc.reflection.v1", "grpc.reflection.v1alpha"
 REFLECTION: Final = (f"{_V1}.ServerReflection", f"{_V1ALPHA}.ServerReflection")
@@ -32,22 +41,30 @@ _INVALID_ARGUMENT, _NOT_FOUND = 3, 5
 class Services:
     """The services that are served over gRPC.
 
-    `methods` answer one message with one, and `conversations` have any number of messages, both ways. Their keys are paths, such as
-    "/inference.GRPCInferenceService/ModelInfer".
+    `methods` answer one message with one, and `conversations` have any number of messages, both ways. Their
+    keys are paths, such as "/inference.GRPCInferenceService/ModelInfer".
     """
 
-    def __init__(self, server: InferenceServer, metadata: Metadata, *, health: bool, reflection: bool) -> None:
+    def __init__(
+        self, server: InferenceServer, metadata: Metadata, *, health: bool, reflection: bool
+    ) -> None:
         self._pool, self._classes = make_pool()
-        older = _make_older(FileDescriptorProto.FromString(self._pool.FindFileContainingSymbol(REFLECTION[0]).serialized_pb))
+        older = _make_older(
+            FileDescriptorProto.FromString(self._pool.FindFileContainingSymbol(REFLECTION[0]).serialized_pb)
+        )
         self._classes += add_file(self._pool, older)
         self.names = [SERVICE, *([HEALTH] if health else []), *(REFLECTION if reflection else [])]
         self.methods = {
-            f"/{service}/{name}": self._make_method(service, name, metadata) for service in self.names for name in METHODS.get(service, ())
+            f"/{service}/{name}": self._make_method(service, name, metadata)
+            for service in self.names
+            for name in METHODS.get(service, ())
         }
         stream = partial(_converse, server, self._make_method(SERVICE, STREAM, metadata))
         self.conversations: dict[str, Converse] = {f"/{SERVICE}/{STREAM}": stream}
         for service in REFLECTION if reflection else ():
-            self.conversations[f"/{service}/ServerReflectionInfo"] = partial(_answer_each, partial(self.reflect, service))
+            self.conversations[f"/{service}/ServerReflectionInfo"] = partial(
+                _answer_each, partial(self.reflect, service)
+            )
 
     def _make_method(self, service: str, name: str, metadata: Metadata) -> Method:
         described = self._pool.FindServiceByName(service).methods_by_name.get(name)
@@ -89,7 +106,9 @@ class Services:
         return bytes(answer.SerializeToString())
 
 
-async def _converse(server: InferenceServer, method: Method, transport: Any, receive: Receive, write: Write) -> Reply:
+async def _converse(
+    server: InferenceServer, method: Method, transport: Any, receive: Receive, write: Write
+) -> Reply:
     engine, runtime = server._inside
     return await StreamCall(engine, runtime, method, transport, receive, write).run()
 
@@ -113,7 +132,10 @@ def _make_older(file: FileDescriptorProto) -> FileDescriptorProto:
     for field in fields:
         field.type_name = field.type_name.replace(_V1, _V1ALPHA)
     for method in older.service[0].method:
-        method.input_type, method.output_type = method.input_type.replace(_V1, _V1ALPHA), method.output_type.replace(_V1, _V1ALPHA)
+        method.input_type, method.output_type = (
+            method.input_type.replace(_V1, _V1ALPHA),
+            method.output_type.replace(_V1, _V1ALPHA),
+        )
     return older
 
 

@@ -1,7 +1,9 @@
-"""`ModelStreamInfer`: many requests and many more answers over one call, on an event loop. Knows no gRPC library.
+"""`ModelStreamInfer`: many requests and many more answers over one call, on an event loop. Knows no gRPC
+library.
 
-Each request has a task of its own. The answers of plain models leave in the order of their requests, those of streams as they come:
-`Outbox` has what waits to be sent, one message at a time, and the reply that ends the call; it knows no requests and no models.
+Each request has a task of its own. The answers of plain models leave in the order of their requests, those of
+streams as they come: `Outbox` has what waits to be sent, one message at a time, and the reply that ends the
+call; it knows no requests and no models.
 
 Specification: gRPC, ModelStreamInfer; Triton's decoupled models.
 """
@@ -22,7 +24,17 @@ from .._io import begin
 from .._models.handler import Handler
 from .._models.model import Model
 from .._protocol.datatypes import Buffer
-from .._protocol.errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotFound, NotReady, TooLarge, client_text, show
+from .._protocol.errors import (
+    Busy,
+    InferenceError,
+    InvalidRequest,
+    ModelFailed,
+    NotFound,
+    NotReady,
+    TooLarge,
+    client_text,
+    show,
+)
 from .._protocol.tensors import InferenceRequest, InferenceResponse, ReadRegion
 from .._runtime.async_io import AsyncIO
 from .._runtime.pieces import send_pieces
@@ -39,15 +51,16 @@ Write: TypeAlias = Callable[[bytes], Coroutine[Any, Any, None]]
 """Sends a message, and returns when the next one may be sent."""
 
 _WRITE_SECONDS: Final = 1.0
-"""A message has so much time to be written, even if the deadline of its request passes meanwhile. A client for which that is too short does
-not read, so the call ends."""
+"""A message has so much time to be written, even if the deadline of its request passes meanwhile. A client
+for which that is too short does not read, so the call ends."""
 
 
 class Place(msgspec.Struct, eq=False):
     """The place of one request's answers among those of the call, until they have `ended`."""
 
     _before: asyncio.Event  # set when they may leave
-    ended: asyncio.Event = msgspec.field(default_factory=asyncio.Event)  # set when those of the next place may leave
+    # set when those of the next place may leave
+    ended: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
 
     async def wait(self) -> None:
         await self._before.wait()
@@ -72,7 +85,8 @@ class Outbox:
         self._last.set()
 
     def take_place(self, *, in_order: bool) -> Place:
-        """Take the place of one request. Answers in order leave one request after the other; answers without an order leave at once."""
+        """Take the place of one request. Answers in order leave one request after the other; answers without
+        an order leave at once."""
         place = Place(self._last)
         if in_order:
             self._last = place.ended
@@ -88,7 +102,11 @@ class Outbox:
         await place.wait()
         async with self._writing:
             if not self.is_stuck and not self.end.done():
-                writing = asyncio.ensure_future(self._write(message)) if deadline - time.monotonic() < _WRITE_SECONDS else None
+                writing = (
+                    asyncio.ensure_future(self._write(message))
+                    if deadline - time.monotonic() < _WRITE_SECONDS
+                    else None
+                )
                 try:
                     await (self._write(message) if writing is None else asyncio.shield(writing))
                     return
@@ -118,7 +136,8 @@ class Outbox:
 
 
 async def _is_cut(writing: asyncio.Future[None] | None) -> bool:
-    """Let a message be written to its end after the deadline of its request. True if it was not: that took too long, or failed."""
+    """Let a message be written to its end after the deadline of its request. True if it was not: that took
+    too long, or failed."""
     if writing is None:
         return True
     with suppress(asyncio.CancelledError):
@@ -150,7 +169,8 @@ class _Request(GRPCFormat):
     __slots__ = ("has_many",)
 
     has_many: bool
-    """True if a generator answers. Known once the request is decoded: its model may be loaded again before that."""
+    """True if a generator answers. Known once the request is decoded: its model may be loaded again before
+    that."""
 
     @property
     def id(self) -> str:
@@ -179,7 +199,9 @@ def _name_request(model: str, request_id: str, text: str) -> str:
 class StreamCall:
     """One call."""
 
-    def __init__(self, engine: Engine, runtime: Runtime, method: Method, transport: Any, receive: Receive, write: Write) -> None:
+    def __init__(
+        self, engine: Engine, runtime: Runtime, method: Method, transport: Any, receive: Receive, write: Write
+    ) -> None:
         self._engine = engine
         self._runtime = runtime
         self._transport = transport
@@ -187,7 +209,9 @@ class StreamCall:
         self._outbox = Outbox(write)
         self._message = method.response
         # requests are those of ModelInfer, and responses hold its responses
-        self._method = Method(method.name, method.parse, type(method.response().infer_response), method.write, method.metadata)
+        self._method = Method(
+            method.name, method.parse, type(method.response().infer_response), method.write, method.metadata
+        )
         self._ends_at_error = dict(method.metadata(transport)).get(_ENDS_AT_ERROR, "").lower() == "true"
         self._tasks: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(MOST_UNANSWERED)
@@ -202,7 +226,8 @@ class StreamCall:
                 task.cancel()
             while self._tasks:
                 await asyncio.wait(self._tasks)
-            del self._outbox.end  # what it raises refers to this: a cycle, which only the garbage collector would free
+            # what it raises refers to this: a cycle, which only the garbage collector would free
+            del self._outbox.end
 
     def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -240,7 +265,9 @@ class StreamCall:
             name, version = request.model_name, request.model_version or None
             if engine.guard is not None:
                 io = AsyncIO(self._runtime)
-                await io.complete(engine.guard.ask(io, self._method.make_access(self._transport, "infer", name, version)))
+                await io.complete(
+                    engine.guard.ask(io, self._method.make_access(self._transport, "infer", name, version))
+                )
             return request, engine.find_for_inference(name, version)
         except Exception as error:
             if request is None and isinstance(error, InferenceError):
@@ -279,13 +306,16 @@ class StreamCall:
             self._room.release()
 
     def _fail_task(self, who: object, error: BaseException) -> None:
-        """End the call, unless it ends already. User code has cancelled a task, or raised an error for the host, as inline code may."""
+        """End the call, unless it ends already. User code has cancelled a task, or raised an error for the
+        host, as inline code may."""
         if not self._outbox.end.done():
             is_cancelled = asyncio.current_task().cancelling()  # type: ignore[union-attr]  # this runs in one
             did = "cancelled the task that runs it" if is_cancelled else f"raised {type(error).__name__}"
             self._outbox.finish(reply_error(ModelFailed(f"{who} failed: it {did}")))
 
-    async def _send_error(self, error: InferenceError, request: _Request | None, model: Model | None, place: Place) -> None:
+    async def _send_error(
+        self, error: InferenceError, request: _Request | None, model: Model | None, place: Place
+    ) -> None:
         if self._ends_at_error or self._outbox.is_stuck:
             await self._outbox.finish_after_message(reply_error(error))
             return
@@ -299,7 +329,10 @@ class StreamCall:
             message.infer_response.id = request.id
             message.error_message = _name_request(request.model_name, request.id, text)
             if model is not None and not isinstance(error, _REFUSALS):
-                message.infer_response.model_name, message.infer_response.model_version = model.name, model.version or ""
+                message.infer_response.model_name, message.infer_response.model_version = (
+                    model.name,
+                    model.version or "",
+                )
         await self._outbox.send(message.SerializeToString(), place)
         if request is not None:
             await self._send_final(request, place)

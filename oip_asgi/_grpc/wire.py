@@ -1,8 +1,10 @@
-"""The bytes of protobuf's messages, before a library parses them and after it has serialized them. Knows no library.
+"""The bytes of protobuf's messages, before a library parses them and after it has serialized them. Knows no
+library.
 
-protobuf copies each bytes field of a message twice in each direction, which for tensors is most of the work: so this module cuts them out
-of a request as views, and appends them to a response. protobuf also parses a message in one call, which blocks all other threads, and makes
-an object for each tensor and parameter: so this module limits what it parses.
+protobuf copies each bytes field of a message twice in each direction, which for tensors is most of the work:
+so this module cuts them out of a request as views, and appends them to a response. protobuf also parses a
+message in one call, which blocks all other threads, and makes an object for each tensor and parameter: so
+this module limits what it parses.
 
 Format: Protocol Buffers, Encoding. A message is its fields one after the other, in any order.
 """
@@ -38,7 +40,12 @@ _MAX_SHORT_SHIFT: Final = 28
 _UNREADABLE: Final = "the request cannot be parsed: expected the bytes of inference.ModelInferRequest"
 
 _OTHERS: Final = "fields of other kinds"
-_KINDS: Final = {4 << 3 | BYTES: "parameters", 5 << 3 | BYTES: "inputs", 6 << 3 | BYTES: "outputs", 7 << 3 | BYTES: "raw contents"}
+_KINDS: Final = {
+    4 << 3 | BYTES: "parameters",
+    5 << 3 | BYTES: "inputs",
+    6 << 3 | BYTES: "outputs",
+    7 << 3 | BYTES: "raw contents",
+}
 _KINDS_IN: Final[Mapping[int, Mapping[int, str]]] = {
     5 << 3 | BYTES: {
         1 << 3 | BYTES: "names",
@@ -50,7 +57,8 @@ _KINDS_IN: Final[Mapping[int, Mapping[int, str]]] = {
     },
     6 << 3 | BYTES: {1 << 3 | BYTES: "names of outputs", 2 << 3 | BYTES: "parameters"},
 }
-"""The fields of a request, of its inputs and of its requested outputs, by their tags. It may have `MAX_TENSORS` of each."""
+"""The fields of a request, of its inputs and of its requested outputs, by their tags. It may have
+`MAX_TENSORS` of each."""
 
 _MAX_SHAPE: Final = 10 * MAX_RANK
 """The most bytes of dimensions: each has ten at most."""
@@ -122,7 +130,8 @@ def _name_fields(message: memoryview) -> Iterator[tuple[str, int]]:
 
 
 def iterate_fields(view: memoryview) -> Iterator[tuple[int, int, int]]:
-    """Find each field's tag, and the start and end of its value. Fields in a group come like others, between the group's two tags."""
+    """Find each field's tag, and the start and end of its value. Fields in a group come like others, between
+    the group's two tags."""
     position, end = 0, len(view)
     while position < end:
         tag, value = _read_varint(view, position, _MAX_SHORT_SHIFT)
@@ -139,8 +148,8 @@ def iterate_fields(view: memoryview) -> Iterator[tuple[int, int, int]]:
 
 
 def _read_varint(view: Buffer, position: int, max_shift: int) -> tuple[int, int]:
-    """Read the number at `position`, and return it and where it ends. Each byte has seven bits; those of the last byte are shifted by
-    `max_shift` at most."""
+    """Read the number at `position`, and return it and where it ends. Each byte has seven bits; those of the
+    last byte are shifted by `max_shift` at most."""
     number = shift = 0
     while view[position] & 0x80:
         if shift == max_shift:
@@ -151,9 +160,14 @@ def _read_varint(view: Buffer, position: int, max_shift: int) -> tuple[int, int]
 
 
 def encode_bytes_head(field: int, size: int) -> bytes:
-    """Encode the head of a bytes field: append it to a serialized message, then `size` bytes, and the field has one more value."""
+    """Encode the head of a bytes field: append it to a serialized message, then `size` bytes, and the field
+    has one more value."""
     tag = field << 3 | BYTES
-    return _SHORT_HEAD.pack(tag, size) if tag < 0x80 and size < 0x80 else _encode_varint(tag) + _encode_varint(size)
+    return (
+        _SHORT_HEAD.pack(tag, size)
+        if tag < 0x80 and size < 0x80
+        else _encode_varint(tag) + _encode_varint(size)
+    )
 
 
 def _encode_varint(number: int) -> bytes:

@@ -1,5 +1,6 @@
-"""What of an application runs before the protocol: its middleware, and the dependencies of FastAPI, which run before routes, and not before
-what is mounted. What it is called, what it does not see, what it may do to a request or its response, and who may have read the body.
+"""What of an application runs before the protocol: its middleware, and the dependencies of FastAPI, which run
+before routes, and not before what is mounted. What it is called, what it does not see, what it may do to a
+request or its response, and who may have read the body.
 
 Knows frameworks by the names of their classes. Imports FastAPI only after it was given an application of it.
 """
@@ -37,19 +38,27 @@ def iterate_applications(app: object) -> Iterator[object]:
             return
 
 
-_FRAMEWORKS_OWN: Final = frozenset({"ServerErrorMiddleware", "ExceptionMiddleware", "AsyncExitStackMiddleware", "TrailersMiddleware"})
+_FRAMEWORKS_OWN: Final = frozenset(
+    {"ServerErrorMiddleware", "ExceptionMiddleware", "AsyncExitStackMiddleware", "TrailersMiddleware"}
+)
 
 
 def describe_middleware(host: object, path: str) -> str:
-    """Say which middleware is in and around an application, from the outside to the inside, and how to put it before the protocol too."""
+    """Say which middleware is in and around an application, from the outside to the inside, and how to put it
+    before the protocol too."""
     names: list[str] = []
     advice = "put it around OIPMiddleware"
     for app in iterate_applications(host):
         if is_framework(app, "starlette", "Starlette") or is_framework(app, "starlette", "Router"):
-            names += [_name_middleware(each.cls, each.kwargs.get("dispatch")) for each in getattr(app, "user_middleware", ())]
+            names += [
+                _name_middleware(each.cls, each.kwargs.get("dispatch"))
+                for each in getattr(app, "user_middleware", ())
+            ]
             advice = f'write OIPApp(server).install(app, "{path}")'
         elif is_framework(app, "litestar", "Litestar"):
-            names += [_name_middleware(getattr(each, "middleware", each)) for each in getattr(app, "middleware", ())]
+            names += [
+                _name_middleware(getattr(each, "middleware", each)) for each in getattr(app, "middleware", ())
+            ]
             advice = f'mount OIPApp(server) with @asgi("{path}", is_mount=True, copy_scope=False)'
         elif is_framework(app, "django", "ASGIHandler"):
             from django.conf import settings
@@ -59,16 +68,25 @@ def describe_middleware(host: object, path: str) -> str:
         elif getattr(app, "app", None) is not None:
             names.append(_name_middleware(type(app), getattr(app, "dispatch_func", None)))
     named = ", ".join(name for name in names if name not in _FRAMEWORKS_OWN)
-    return named and f"OIPMiddleware answers {path} before this middleware, which does not see it: {named}. If it should, {advice}"
+    return (
+        named
+        and f"OIPMiddleware answers {path} before this middleware, which does not see it: {named}. "
+        f"If it should, {advice}"
+    )
 
 
 def describe_before_request(host: object, path: str) -> str:
-    """Say which `before_request` functions a Flask application has inside its WSGI middleware, and how to put them before the protocol."""
-    owners = (getattr(each, "__self__", each) for each in iterate_applications(host))  # of a bound method, such as Flask's `wsgi_app`
+    """Say which `before_request` functions a Flask application has inside its WSGI middleware, and how to put
+    them before the protocol."""
+    # of a bound method, such as Flask's `wsgi_app`
+    owners = (getattr(each, "__self__", each) for each in iterate_applications(host))
     app = next((each for each in owners if is_framework(each, "flask", "Flask")), None)
-    named = ", ".join(_name_middleware(each) for each in getattr(app, "before_request_funcs", {}).get(None, ()))
+    named = ", ".join(
+        _name_middleware(each) for each in getattr(app, "before_request_funcs", {}).get(None, ())
+    )
     return named and (
-        f"OIPWSGIMiddleware answers {path} before these functions of before_request, which do not see it: {named}. If they should, write "
+        f"OIPWSGIMiddleware answers {path} before these functions of before_request, which do not see it: "
+        f"{named}. If they should, write "
         f'app.register_blueprint(oip_asgi.flask.blueprint(server, url_prefix="{path}"))'
     )
 
@@ -79,7 +97,8 @@ def _name_middleware(kind: object, dispatch: object = None) -> str:
 
 
 def drops_trailers(host: object) -> bool:
-    """True if middleware of a Starlette application drops the trailers of a mounted application, or of an `OIPMiddleware` inside it."""
+    """True if middleware of a Starlette application drops the trailers of a mounted application, or of an
+    `OIPMiddleware` inside it."""
     for middleware in getattr(host, "user_middleware", None) or ():  # from the outside to the inside
         kinds = [kind.__name__ for kind in getattr(getattr(middleware, "cls", None), "__mro__", ())]
         if "OIPMiddleware" in kinds and middleware.kwargs.get("grpc"):
@@ -90,9 +109,14 @@ def drops_trailers(host: object) -> bool:
 
 
 def find_reader(scope: Scope) -> Reader:
-    """Find the middleware of a Starlette application that may have read a request's body, which only one of `BaseHTTPMiddleware` can."""
+    """Find the middleware of a Starlette application that may have read a request's body, which only one of
+    `BaseHTTPMiddleware` can."""
     middleware = getattr(scope.get("app"), "user_middleware", None) or ()
-    kinds = [each for each in middleware if "BaseHTTPMiddleware" in [kind.__name__ for kind in getattr(each.cls, "__mro__", ())]]
+    kinds = [
+        each
+        for each in middleware
+        if "BaseHTTPMiddleware" in [kind.__name__ for kind in getattr(each.cls, "__mro__", ())]
+    ]
     names = [_name_middleware(each.cls, each.kwargs.get("dispatch")) for each in kinds]
     return Reader(name_one("middleware", "the middleware", names), READ_ASYNC)
 
@@ -103,17 +127,26 @@ def check_dependencies(dependencies: Sequence[object]) -> None:
     for dependency in dependencies if is_list else [dependencies]:
         if not is_list or not hasattr(dependency, "dependency"):
             name = getattr(getattr(dependency, "dependency", dependency), "__name__", "check")
-            raise TypeError(f"dependencies= {'has' if is_list else 'is'} {describe(dependency)}: write dependencies=[Depends({name})]")
+            raise TypeError(
+                f"dependencies= {'has' if is_list else 'is'} {describe(dependency)}: write "
+                f"dependencies=[Depends({name})]"
+            )
 
 
 def find_dependencies(app: object) -> list[object]:
-    """Find the dependencies that a FastAPI application, or a router, runs before each of its own routes. Others have none."""
+    """Find the dependencies that a FastAPI application, or a router, runs before each of its own routes.
+    Others have none."""
     router = getattr(app, "router", app)
-    return list(getattr(router, "dependencies", None) or []) if is_framework(router, "fastapi", "APIRouter") else []
+    return (
+        list(getattr(router, "dependencies", None) or [])
+        if is_framework(router, "fastapi", "APIRouter")
+        else []
+    )
 
 
 def find_dependencies_around(app: object, mounted: object) -> list[object]:
-    """Find the dependencies of a FastAPI application, and of the router in which `mounted` is. FastAPI does not run them before it."""
+    """Find the dependencies of a FastAPI application, and of the router in which `mounted` is. FastAPI does
+    not run them before it."""
     return find_dependencies(app) + _find_in_routers(getattr(app, "router", None), mounted)
 
 
@@ -130,14 +163,17 @@ def _find_in_routers(router: object, mounted: object) -> list[object]:
 
 
 def describe_security(app: Any, dependencies: Sequence[Any]) -> tuple[dict[str, Any], list[Any]]:
-    """Describe what a FastAPI application's dependencies ask for, as OpenAPI has it: the schemes, and what an operation needs."""
+    """Describe what a FastAPI application's dependencies ask for, as OpenAPI has it: the schemes, and what an
+    operation needs."""
     from fastapi import APIRouter
     from fastapi.openapi.utils import get_openapi
 
     router = APIRouter(dependencies=[*app.router.dependencies, *dependencies])
     router.add_api_route("/", lambda: None, response_model=None)
     document = get_openapi(title="", version="", routes=router.routes)
-    return document.get("components", {}).get("securitySchemes", {}), document["paths"]["/"]["get"].get("security", [])
+    return document.get("components", {}).get("securitySchemes", {}), document["paths"]["/"]["get"].get(
+        "security", []
+    )
 
 
 def find_dependency(scope: Scope) -> Reader:

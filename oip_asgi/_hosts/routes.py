@@ -1,5 +1,5 @@
-"""Adds routes to an application of Starlette or FastAPI, as its own middleware and dependencies see them, and checks that no other route
-keeps requests from them, before any comes: Starlette's routes say what they match.
+"""Adds routes to an application of Starlette or FastAPI, as its own middleware and dependencies see them, and
+checks that no other route keeps requests from them, before any comes: Starlette's routes say what they match.
 
 Imports a framework only after it was given an application of it. Knows no protocol.
 """
@@ -31,10 +31,13 @@ _GROUP: Final = re.compile(r"\(\?P<\w+>")
 class HostRoute(NamedTuple):
     """A route to add to an application of Starlette or FastAPI."""
 
-    path: str  # a template of Starlette's, such as "/v2/models/{name}/infer"; one that ends with `ANY_PATH` takes what no other route takes
+    # a template of Starlette's, such as "/v2/models/{name}/infer"; one that ends with `ANY_PATH` takes what
+    # no other route takes
+    path: str
     name: str  # such as "model_infer"
     serve: Serve
-    is_open: Callable[[Scope], object] | None = None  # finds requests before which no dependencies run; None for none
+    # finds requests before which no dependencies run; None for none
+    is_open: Callable[[Scope], object] | None = None
 
 
 ANY_PATH: Final = "/{oip_path:path}"
@@ -43,19 +46,29 @@ ANY_PATH: Final = "/{oip_path:path}"
 def add_routes(app: Any, routes: Sequence[HostRoute], dependencies: Sequence[Any] = ()) -> list[Any]:
     """Add routes to an application of Starlette or FastAPI, and return them as they are there.
 
-    What middleware finds at a route is a function of its name. Dependencies run before it, also those of the application.
+    What middleware finds at a route is a function of its name. Dependencies run before it, also those of the
+    application.
     """
     has_dependencies = bool(dependencies or find_dependencies(app))
     options: dict[str, Any] = {"include_in_schema": False}
     if has_dependencies:
-        options |= {"dependencies": list(dependencies), "response_model": None, "route_class_override": _make_guarded_route()}
+        options |= {
+            "dependencies": list(dependencies),
+            "response_model": None,
+            "route_class_override": _make_guarded_route(),
+        }
     add, added = app.router.add_api_route if has_dependencies else app.router.add_route, []
-    for path, name, serve, is_open in sorted(routes, key=lambda route: not route.name.lower().endswith("infer")):  # asked in this order
+    for path, name, serve, is_open in sorted(
+        routes, key=lambda route: not route.name.lower().endswith("infer")
+    ):  # asked in this order
         endpoint = _make_endpoint(name, serve)
         add(path, endpoint, name=f"oip:{name}", **options)
         route: Any = next(iter(app.router.routes[-1:]), None)
         if getattr(route, "endpoint", None) is not endpoint:
-            raise ValueError(f"{describe(app.router)} does not keep the route {path!r}: put OIPMiddleware around the application")
+            raise ValueError(
+                f"{describe(app.router)} does not keep the route {path!r}: put OIPMiddleware around the "
+                "application"
+            )
         route.methods = set()  # any
         if not has_dependencies:  # not by way of the endpoint, for which Starlette makes a request each time
             route.app = _serve_at(route, serve)
@@ -65,13 +78,18 @@ def add_routes(app: Any, routes: Sequence[HostRoute], dependencies: Sequence[Any
     for route in added:
         if route.path.endswith(ANY_PATH):  # slowapi counts a request for the last route that matches
             prefix = route.path.removesuffix(ANY_PATH)
-            taken = [_GROUP.sub("(?:", each.path_regex.pattern) for each in added if each is not route and each.path.startswith(prefix)]
+            taken = [
+                _GROUP.sub("(?:", each.path_regex.pattern)
+                for each in added
+                if each is not route and each.path.startswith(prefix)
+            ]
             route.path_regex = re.compile(f"(?!{'|'.join(taken)}){route.path_regex.pattern}")
     return added
 
 
 def make_prefix_cutter(prefix: str) -> Callable[[str], str]:
-    """Make the function that finds the path below a prefix, which may have parameters, such as "/{tenant}/v2"."""
+    """Make the function that finds the path below a prefix, which may have parameters, such as
+    "/{tenant}/v2"."""
     if "{" not in prefix:
         return lambda path: path[len(prefix) :]
     from starlette.routing import compile_path
@@ -87,7 +105,8 @@ def make_prefix_cutter(prefix: str) -> Callable[[str], str]:
 
 def _serve_at(route: Any, serve: Serve) -> Serve:
     def serve_at(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        scope["route"] = route  # FastAPI says it for its own class of routes only, and Sentry names a request by it
+        # FastAPI says it for its own class of routes only, and Sentry names a request by it
+        scope["route"] = route
         return serve(scope, receive, send)
 
     return serve_at
@@ -157,10 +176,16 @@ def _make_guarded_route() -> type[Any]:
                 except HTTPException as error:
                     if error.status_code < 400:  # such as a redirect to a page for logging in
                         raise
-                    text = error.detail if isinstance(error.detail, str) else json.dumps(error.detail, default=str)
+                    text = (
+                        error.detail
+                        if isinstance(error.detail, str)
+                        else json.dumps(error.detail, default=str)
+                    )
                     return JSONResponse({"error": text}, error.status_code, error.headers)
                 except RequestValidationError as error:
-                    problems = [f"{' '.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
+                    problems = [
+                        f"{' '.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()
+                    ]
                     return JSONResponse({"error": "; ".join(problems)}, 422)
 
             return answer
@@ -169,10 +194,16 @@ def _make_guarded_route() -> type[Any]:
 
 
 def _replay(request: Any, receive: Receive) -> Receive:
-    """The request's messages once more. They have the body that a dependency has read and kept, or say which dependency has taken it."""
-    message: dict[str, Any] = {"type": "http.request", "body": getattr(request, "_body", b""), "more_body": False}
+    """The request's messages once more. They have the body that a dependency has read and kept, or say which
+    dependency has taken it."""
+    message: dict[str, Any] = {
+        "type": "http.request",
+        "body": getattr(request, "_body", b""),
+        "more_body": False,
+    }
     if not hasattr(request, "_body"):
-        # also a part of it, by request.stream() that ends early, or a message that request.is_disconnected() drops
+        # also a part of it, by request.stream() that ends early, or a message that request.is_disconnected()
+        # drops
         if not getattr(request.receive, "has_begun", request._stream_consumed):
             return receive
         message[TAKEN_BY] = partial(find_dependency, request.scope)
@@ -189,16 +220,21 @@ _PROBE: Final = "oip_asgi-probe"
 
 
 def check_own_routes(app: Any, installed: Sequence[Any], prefix: str, services: Sequence[str]) -> None:
-    """Check that our routes are still there, and that no route which was added meanwhile answers before them."""
+    """Check that our routes are still there, and that no route which was added meanwhile answers before
+    them."""
     routes = app.router.routes
     lost = next((route for route in installed if route not in routes), None)
     if lost is not None:
-        raise ValueError(f"the route {lost.path!r} of oip_asgi is no longer there: install it after what makes the list of routes anew")
+        raise ValueError(
+            f"the route {lost.path!r} of oip_asgi is no longer there: install it after what makes the list "
+            "of routes anew"
+        )
     check_reachable(app, routes[: routes.index(installed[0])], prefix, services)
 
 
 def move_to_end(app: Any, installed: Sequence[Any], prefix: str, services: Sequence[str]) -> None:
-    """Put our routes last, so that the others are as quick as before. Not if one of the others answers everything."""
+    """Put our routes last, so that the others are as quick as before. Not if one of the others answers
+    everything."""
     routes = app.router.routes
     others = [route for route in routes if route not in installed]
     with suppress(ValueError):
@@ -210,15 +246,32 @@ def check_reachable(app: Any, routes: Sequence[Any], prefix: str, services: Sequ
     """Check that no route answers what is under a path, or a service of gRPC, before the protocol would."""
     for method in ("GET", "POST"):
         for path in (f"{prefix}/{_PROBE}", f"{prefix}/models/{_PROBE}/infer"):
-            _check_route(app, routes, method, path, prefix or "/", ", health probes too", "leave one of the two out")
+            _check_route(
+                app, routes, method, path, prefix or "/", ", health probes too", "leave one of the two out"
+            )
     for service in services:
         advice = "leave grpc=True out, as an application has one server for gRPC"
         _check_route(app, routes, "POST", f"{service}/{_PROBE}", service, "", advice)
 
 
-def _check_route(app: Any, routes: Sequence[Any], method: str, path: str, at: str, beside: str, advice: str) -> None:
-    probe: dict[str, Any] = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "app": app}
-    probe |= {"root_path": "", "query_string": b"", "headers": [], "path_params": {}, "scheme": "http", "http_version": "1.1"}
+def _check_route(
+    app: Any, routes: Sequence[Any], method: str, path: str, at: str, beside: str, advice: str
+) -> None:
+    probe: dict[str, Any] = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "app": app,
+    }
+    probe |= {
+        "root_path": "",
+        "query_string": b"",
+        "headers": [],
+        "path_params": {},
+        "scheme": "http",
+        "http_version": "1.1",
+    }
     route = next((route for route in routes if _matches(route, probe)), None)
     if route is None:
         return
@@ -229,7 +282,8 @@ def _check_route(app: Any, routes: Sequence[Any], method: str, path: str, at: st
         raise ValueError(f"{ours} is there already, at {template or '/'}, and answers {at} too: {advice}")
     first = "an included router" if template is None else f"the route {template or '/'!r}"
     raise ValueError(
-        f"{first} comes first and answers everything under {at} in the place of oip_asgi{beside}: add it after the install "
+        f"{first} comes first and answers everything under {at} in the place of oip_asgi{beside}: add it "
+        "after the install "
         "or mount of oip_asgi"
     )
 
@@ -244,7 +298,14 @@ def _find_ours(route: Any) -> str | None:
     """Name the part of this package to which a route leads. None for other routes."""
     if getattr(getattr(route, "endpoint", None), "__module__", "") == OURS:
         return OURS
-    return next((name for name in ("OIPApp", "OIPGRPCApp") if is_framework(getattr(route, "app", None), "oip_asgi", name)), None)
+    return next(
+        (
+            name
+            for name in ("OIPApp", "OIPGRPCApp")
+            if is_framework(getattr(route, "app", None), "oip_asgi", name)
+        ),
+        None,
+    )
 
 
 def check_mounts(app: Any) -> None:

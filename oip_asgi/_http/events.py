@@ -1,7 +1,9 @@
-"""Server-sent events, their headers, and JSON documents: what answers `generate`, `generate_stream` and `infer_stream`. Knows no routes.
+"""Server-sent events, their headers, and JSON documents: what answers `generate`, `generate_stream` and
+`infer_stream`. Knows no routes.
 
-The head of a stream is sent with the first response, so an earlier failure is an ordinary error. A later failure is one more event.
-If there is nothing to send for long, the head and a comment are sent, again and again: proxies end a connection that is silent.
+The head of a stream is sent with the first response, so an earlier failure is an ordinary error. A later
+failure is one more event. If there is nothing to send for long, the head and a comment are sent, again and
+again: proxies end a connection that is silent.
 
 Specification: Triton's Generate Extension; server-sent events, one `data:` line each.
 """
@@ -33,7 +35,8 @@ from .routes import Exchange
 
 
 class Events(NamedTuple):
-    """A response that is sent in pieces, and has no length. It ends if nobody takes a piece before `io.until`."""
+    """A response that is sent in pieces, and has no length. It ends if nobody takes a piece before
+    `io.until`."""
 
     status: int
     headers: Sequence[tuple[bytes, bytes]]
@@ -85,7 +88,8 @@ class DocumentFormat(msgspec.Struct, eq=False):
     is_flat: bool = False  # whether it is one
     has_rows: bool = False  # whether it is a list of them
     has_many: bool = False  # whether a generator answers
-    encoder: generate.FlatEncoder | None = None  # what encodes the responses to a flat object, made for the first of them
+    # what encodes the responses to a flat object, made for the first of them
+    encoder: generate.FlatEncoder | None = None
 
     timeout: ClassVar[float] = RestFormat.timeout
     size: ClassVar[int | None] = RestFormat.size
@@ -121,7 +125,9 @@ class DocumentFormat(msgspec.Struct, eq=False):
             if output.parameters and output.parameters.get("binary_data"):
                 raise InvalidRequest(f"{where} has binary_data: true, but this carries JSON: leave it out")
             if output.parameters and REGION in output.parameters:
-                raise InvalidRequest(f"{where} has the parameter {REGION}, but this carries JSON: leave it out")
+                raise InvalidRequest(
+                    f"{where} has the parameter {REGION}, but this carries JSON: leave it out"
+                )
         return request
 
     def _decode_flat(self, body: Buffer, handler: Handler) -> InferenceRequest | None:
@@ -132,7 +138,9 @@ class DocumentFormat(msgspec.Struct, eq=False):
         if not self.has_rows and is_inference_request(text, declared.keys() | binding.named):
             return None
         if HEADER_LENGTH_FIELD in self.head.fields:
-            raise InvalidRequest("a flat object has no binary data: leave Inference-Header-Content-Length out, or send inputs")
+            raise InvalidRequest(
+                "a flat object has no binary data: leave Inference-Header-Content-Length out, or send inputs"
+            )
         if rows is not None:
             request = rows.read(text, is_list=self.has_rows)
             if request is not None:
@@ -144,16 +152,23 @@ class DocumentFormat(msgspec.Struct, eq=False):
                 return request
         named = binding.named.union(binding.undeclared)
         if binding.takes_any_key:
-            keys = {name for name in members.keys() - OF_PROTOCOL - generate.RESERVED_INPUTS if not name.startswith("triton_")}
+            keys = {
+                name
+                for name in members.keys() - OF_PROTOCOL - generate.RESERVED_INPUTS
+                if not name.startswith("triton_")
+            }
             binding.check_number(len(keys))
             named |= keys
         columns = (declared.keys() | named) - binding.named if binding.takes_frame else frozenset()
-        return generate.decode_request(members, declared, named, columns | binding.columns, binding.may_be_null)
+        return generate.decode_request(
+            members, declared, named, columns | binding.columns, binding.may_be_null
+        )
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> bytes:
         if request.parameters and request.parameters.get(WANTS_FINAL) and self.frame is _EVENT:
             parameters = {FINAL: not self.has_many, **response.parameters}
-            response = msgspec.structs.replace(response, parameters=parameters)  # observers have the other one
+            # observers have the other one
+            response = msgspec.structs.replace(response, parameters=parameters)
         if self.has_rows:
             document = generate.encode_rows(response)
         elif self.is_flat:

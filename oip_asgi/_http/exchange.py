@@ -1,7 +1,7 @@
 """One HTTP exchange: a request's head and body -> `Response`, or `Events`. Knows no ASGI, WSGI or framework.
 
-This file has the table of routes, which names the handler of each path. Extensions add their own routes. The status
-of an error is in its class, in `_protocol.errors`, or given where it is raised.
+This file has the table of routes, which names the handler of each path. Extensions add their own routes. The
+status of an error is in its class, in `_protocol.errors`, or given where it is raised.
 
 Specification: HTTP/REST API.
 """
@@ -76,8 +76,8 @@ async def exchange(engine: Engine, head: Head, io: IO, body: bytes | None = None
 
 
 async def _infer_if_allowed(engine: Engine, guard: Guard, wire: RestFormat, io: IO) -> Response | Events:
-    """Answer a request for inference, if the client may send it. Before that is known, no model is looked up: the time that this
-    takes would show whether the model exists."""
+    """Answer a request for inference, if the client may send it. Before that is known, no model is looked up:
+    the time that this takes would show whether the model exists."""
     match = _PLAIN.fullmatch(wire.head.path)
     if match is None or len(wire.head.path) > MOST_CHARACTERS:
         return await _call_handler(engine, wire, io)
@@ -94,10 +94,13 @@ async def _call_handler(engine: Engine, wire: RestFormat, io: IO) -> Response | 
         raise make_path_error(head.path, head.mount(head))
     action = match.endpoint.action
     if action is not None:
-        if head.method == "POST" and (b"origin" in head.fields or b"sec-fetch-site" in head.fields):  # any browser sends one of them
+        # any browser sends one of them
+        if head.method == "POST" and (b"origin" in head.fields or b"sec-fetch-site" in head.fields):
             refuse_foreign(head.fields, action, engine.options.trusted_origins)
         if engine.guard is not None:
-            await engine.guard.ask(io, wire.make_access(action, None if match.is_region else match.name, match.version))
+            await engine.guard.ask(
+                io, wire.make_access(action, None if match.is_region else match.name, match.version)
+            )
         if engine.finders and action == "load":
             await engine.find_new(io)  # it may be new
     handler = match.endpoint.handlers.get(head.method)
@@ -119,10 +122,18 @@ async def _call_handler(engine: Engine, wire: RestFormat, io: IO) -> Response | 
 
 
 def _find_hint(head: Head, match: Match) -> str:
-    """Say what to do instead to a client that sent a POST to the model's own path, or a preflight. Empty for other requests."""
+    """Say what to do instead to a client that sent a POST to the model's own path, or a preflight. Empty for
+    other requests."""
     if head.method == "OPTIONS" and b"access-control-request-method" in head.fields:
-        return "; a browser asks this before a request from another site, and CORS middleware of the application answers it: " + _CORS
-    if head.method != "POST" or match.name is None or match.endpoint.handlers.get("GET") is not _describe_model:
+        return (
+            "; a browser asks this before a request from another site, and CORS middleware of the "
+            "application answers it: " + _CORS
+        )
+    if (
+        head.method != "POST"
+        or match.name is None
+        or match.endpoint.handlers.get("GET") is not _describe_model
+    ):
         return ""
     path = f"{head.mount(head).rstrip('/')}{path_of(match.name, match.version)}/infer"
     return f"; for inference, POST to {show(path)}"
@@ -148,7 +159,9 @@ async def _describe_model(request: Exchange, model: Model) -> Response:
 
 async def _answer_model_ready(request: Exchange, model: Model) -> Response:
     ready = await is_model_ready(request.engine, request.io, model, waits=not request.wire.head.holds_thread)
-    return respond_json(200 if ready else 503, schemas.ModelReady(model.name, ready, say_leaving(request.engine)))
+    return respond_json(
+        200 if ready else 503, schemas.ModelReady(model.name, ready, say_leaving(request.engine))
+    )
 
 
 async def _answer_once(answer: _AnswerOnce, request: Exchange, model: Model) -> Response:
@@ -173,9 +186,24 @@ ROUTES: Final = [
     RestRoute("GET", "/models/{model}[/versions/{version}]", _describe_model, "metadata"),
     RestRoute("GET", "/models/{model}[/versions/{version}]/ready", _answer_model_ready, "ready"),
     RestRoute("POST", "/models/{model}[/versions/{version}]/infer", partial(_answer_once, infer), "infer"),
-    RestRoute("POST", "/models/{model}[/versions/{version}]/infer_stream", partial(answer_with_events, may_be_flat=False), "infer"),
-    RestRoute("POST", "/models/{model}[/versions/{version}]/generate", partial(_answer_once, answer_with_document), "infer"),
-    RestRoute("POST", "/models/{model}[/versions/{version}]/generate_stream", partial(answer_with_events, may_be_flat=True), "infer"),
+    RestRoute(
+        "POST",
+        "/models/{model}[/versions/{version}]/infer_stream",
+        partial(answer_with_events, may_be_flat=False),
+        "infer",
+    ),
+    RestRoute(
+        "POST",
+        "/models/{model}[/versions/{version}]/generate",
+        partial(_answer_once, answer_with_document),
+        "infer",
+    ),
+    RestRoute(
+        "POST",
+        "/models/{model}[/versions/{version}]/generate_stream",
+        partial(answer_with_events, may_be_flat=True),
+        "infer",
+    ),
     *(route._replace(answer=partial(_answer_document, route.answer)) for route in _DOCUMENTS),
 ]
 """The routes of each server."""
@@ -188,11 +216,15 @@ def list_templates(engine: Engine, prefix: str = "") -> list[Template]:
     """The paths of a server, as hosts name them. Other paths are answered too, such as those with a slash
     in a name or at the end.
 
-    A variable that the host's `prefix` has already, as in "/{version}/v2", has another name in them: hosts take each name once.
+    A variable that the host's `prefix` has already, as in "/{version}/v2", has another name in them: hosts
+    take each name once.
     """
     templates = (_WITH_PAGES if engine.options.docs else _WITHOUT_PAGES).templates
     for name in _NAME.findall(prefix):
-        templates = [template._replace(path=template.path.replace(f"{{{name}}}", f"{{oip_{name}}}")) for template in templates]
+        templates = [
+            template._replace(path=template.path.replace(f"{{{name}}}", f"{{oip_{name}}}"))
+            for template in templates
+        ]
     return templates
 
 

@@ -1,5 +1,5 @@
-"""An HTTP request and its response as values: a path below a mount, a head, a body, and the wire format of REST. Knows no server, framework
-or routes.
+"""An HTTP request and its response as values: a path below a mount, a head, a body, and the wire format of
+REST. Knows no server, framework or routes.
 
 `read_length` reads the headers that count bytes: Content-Length and Inference-Header-Content-Length.
 
@@ -24,22 +24,29 @@ from .._protocol.datatypes import Buffer
 from .._protocol.errors import InferenceError, InvalidRequest, NotFound, client_text, show
 from .._protocol.request_body import Body, read_coding
 from .._protocol.response_headers import ResponseHeaders
-from .._protocol.tensors import InferenceRequest, InferenceResponse, ReadRegion, ReceivedHeaders, join_repeated
+from .._protocol.tensors import (
+    InferenceRequest,
+    InferenceResponse,
+    ReadRegion,
+    ReceivedHeaders,
+    join_repeated,
+)
 from .._rest import body as rest
 
 JSON: Final = (b"content-type", b"application/json")
 BINARY: Final = (b"content-type", b"application/octet-stream")
 
 _MESSAGE: Final = 2**17
-"""The most bytes in each message of a body. malloc keeps blocks of this size, so they cost no page faults: those of a copy of 600 KB take
-more than the messages cost a server, each as much as a copy of 100 KB."""
+"""The most bytes in each message of a body. malloc keeps blocks of this size, so they cost no page faults:
+those of a copy of 600 KB take more than the messages cost a server, each as much as a copy of 100 KB."""
 
 encode_json: Final = msgspec.json.Encoder().encode
 
 
 @final
 class Response(msgspec.Struct, frozen=True):
-    """A response: its parts are sent one after the other, `size` bytes in all. `Content-Length` is among the headers."""
+    """A response: its parts are sent one after the other, `size` bytes in all. `Content-Length` is among the
+    headers."""
 
     status: int
     headers: list[tuple[bytes, bytes]]
@@ -66,7 +73,8 @@ class Response(msgspec.Struct, frozen=True):
 
 
 CLIENT_GONE: Final = Response(499, [(b"content-length", b"0")], [b""], 0)
-"""Sent if the client has gone: hosts take an application that answers nothing for a broken one, and log that."""
+"""Sent if the client has gone: hosts take an application that answers nothing for a broken one, and log
+that."""
 
 
 def respond(status: int, described: list[tuple[bytes, bytes]], parts: list[Buffer]) -> Response:
@@ -81,14 +89,24 @@ def respond_json(status: int, document: msgspec.Struct) -> Response:
 def respond_error(error: InferenceError) -> Response:
     """Make the response for an error: its status, its headers, and its text as `{"error": text}`."""
     response = respond_json(error.status, schemas.Error(client_text(error)))
-    extra = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in error.headers.items()]
+    extra = [
+        (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in error.headers.items()
+    ]
     return Response(response.status, response.headers + extra, response.parts, response.size)
 
 
 def respond_unknown_path(path: str, root: str, prefix: str, mount: str) -> Response:
-    """Make the response for a path outside an application's prefix. Clients write `root` before it, to which a mount has added `mount`."""
-    why = f", as OIPApp(server, path={prefix!r}) is mounted at {mount}: path= is for an OIPApp that nothing mounts" if mount else ""
-    return respond_error(NotFound(f"unknown path {show(root + path)}: everything is under {root}{prefix}{why}"))
+    """Make the response for a path outside an application's prefix. Clients write `root` before it, to which
+    a mount has added `mount`."""
+    why = (
+        f", as OIPApp(server, path={prefix!r}) is mounted at {mount}: path= is for an OIPApp that nothing "
+        "mounts"
+        if mount
+        else ""
+    )
+    return respond_error(
+        NotFound(f"unknown path {show(root + path)}: everything is under {root}{prefix}{why}")
+    )
 
 
 HEADER_LENGTH_FIELD: Final = rest.HEADER_LENGTH.lower().encode()
@@ -115,7 +133,9 @@ def read_length(headers: Mapping[bytes, bytes], name: bytes) -> int | None:
         raise InvalidRequest(f"header {called} is repeated with different values: expected one")
     value = values.pop()
     if not _DECIMAL.fullmatch(value):
-        raise InvalidRequest(f"header {called} is {show(value.decode('latin-1'))}: expected a plain decimal number of bytes")
+        raise InvalidRequest(
+            f"header {called} is {show(value.decode('latin-1'))}: expected a plain decimal number of bytes"
+        )
     if len(value) > _MAX_DIGITS:
         raise InvalidRequest(f"header {called} has {len(value)} digits: no body is that long")
     return int(value)
@@ -136,9 +156,11 @@ class Head(msgspec.Struct):
     fields: dict[bytes, bytes] = {}  # the headers by name, those that are repeated joined by a comma
 
     short_length: int = 0
-    """The length of a body that may be read before anything is decided, if the engine finds it short enough. Only a POST has one, if it is
-    not compressed, and the client does not wait for 100 Continue. 0 for any other, and for a length of more than five digits."""
-    response_headers: ResponseHeaders | None = None  # what the answer gets beside its own, once the model or the server has any
+    """The length of a body that may be read before anything is decided, if the engine finds it short enough.
+    Only a POST has one, if it is not compressed, and the client does not wait for 100 Continue. 0 for any
+    other, and for a length of more than five digits."""
+    # what the answer gets beside its own, once the model or the server has any
+    response_headers: ResponseHeaders | None = None
 
     def __post_init__(self) -> None:
         fields = dict(self.headers)
@@ -146,13 +168,21 @@ class Head(msgspec.Struct):
             fields = join_repeated(self.headers, b",")
         self.fields = fields
         length = fields.get(b"content-length", b"")
-        if len(length) < 6 and self.method == "POST" and length.isdigit() and b"expect" not in fields and b"content-encoding" not in fields:
+        if (
+            len(length) < 6
+            and self.method == "POST"
+            and length.isdigit()
+            and b"expect" not in fields
+            and b"content-encoding" not in fields
+        ):
             self.short_length = int(length)
 
     def named_headers(self) -> Mapping[str, str]:
         """The headers as models get them."""
         fields = self.fields if len(self.fields) == len(self.headers) else join_repeated(self.headers, b", ")
-        return ReceivedHeaders({name.decode("latin-1"): value.decode("latin-1") for name, value in fields.items()})
+        return ReceivedHeaders(
+            {name.decode("latin-1"): value.decode("latin-1") for name, value in fields.items()}
+        )
 
 
 class RestFormat(msgspec.Struct, eq=False):
@@ -187,7 +217,8 @@ class RestFormat(msgspec.Struct, eq=False):
             body.check(length)
         elif not self.head.body_is_bounded:
             raise InferenceError(
-                "the request has no Content-Length, and the server in front does not tell where its body ends: send a length",
+                "the request has no Content-Length, and the server in front does not tell where its body "
+                "ends: send a length",
                 status=411,
             )
         self.is_read = True
@@ -195,9 +226,12 @@ class RestFormat(msgspec.Struct, eq=False):
         return read
 
     async def drop(self, io: IO) -> None:
-        """Read a body that the response did not need, and drop it: many servers would close the connection while the client still sends."""
+        """Read a body that the response did not need, and drop it: many servers would close the connection
+        while the client still sends."""
         fields = self.head.fields
-        is_there = b"content-length" in fields or (b"transfer-encoding" in fields and self.head.body_is_bounded)
+        is_there = b"content-length" in fields or (
+            b"transfer-encoding" in fields and self.head.body_is_bounded
+        )
         # a client that expects 100 Continue sends nothing before somebody reads
         if not is_there or b"expect" in fields:
             return
@@ -235,7 +269,8 @@ def _decode_raw(body: Buffer, handler: Handler) -> InferenceRequest:
     specs = [spec for spec in tensors if spec.name in binding.required] or list(tensors)
     if len(specs) != 1:
         raise InvalidRequest(
-            f"Inference-Header-Content-Length: 0 makes the body the only input's bytes, but {handler} does not declare exactly one input"
+            f"Inference-Header-Content-Length: 0 makes the body the only input's bytes, but {handler} does "
+            "not declare exactly one input"
         )
     [spec] = specs
     return rest.decode_raw_request(body, spec.name, spec.datatype, tuple(spec.shape))
@@ -249,7 +284,8 @@ def prefix_of(path: str) -> str:
 
 
 def path_under(path: str, mount: str) -> str | None:
-    """What a path has after that of a mount, such as "/health/live" or ""; None if it is not under it, as "/v2x" is not under "/v2"."""
+    """What a path has after that of a mount, such as "/health/live" or ""; None if it is not under it, as
+    "/v2x" is not under "/v2"."""
     if not path.startswith(mount) or path[len(mount) : len(mount) + 1] not in ("", "/"):
         return None
     return path[len(mount) :]

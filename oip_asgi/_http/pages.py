@@ -29,7 +29,9 @@ async def _answer_openapi(request: Exchange) -> Response:
     engine = request.engine
     if engine.guard is not None:  # each client may see other models
         visible = await request.find_visible()
-        return _respond_document(request.wire.head, await _encode_document(request, partial(openapi, engine, visible=visible)))
+        return _respond_document(
+            request.wire.head, await _encode_document(request, partial(openapi, engine, visible=visible))
+        )
     made_of = list_basis(engine)
     kept = engine.document
     if kept is None or kept[0] != made_of:
@@ -74,7 +76,9 @@ async def _answer_page(request: Exchange) -> Response:
     controls = await _find_controls(request, visible[0]) if visible else []
     first = await _encode_document(request, partial(describe_first, request.engine, visible, controls))
     body = render_page(template, "../" if request.wire.head.path.endswith("/") else "", first)
-    return _respond_file(request.wire.head, "text/html; charset=utf-8", body, _POLICY, (b"referrer-policy", b"same-origin"))
+    return _respond_file(
+        request.wire.head, "text/html; charset=utf-8", body, _POLICY, (b"referrer-policy", b"same-origin")
+    )
 
 
 _OF_JAVA: Final = b"text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2"
@@ -89,7 +93,12 @@ async def _answer_server(request: Exchange) -> Response:
         return respond(200, [JSON], [metadata])
     # relative, as a proxy may have removed what is before it
     page = "docs" if head.path.endswith("/") else f"{quote(head.mount(head).rpartition('/')[2])}/docs"
-    described = [(b"content-type", b"text/html; charset=utf-8"), (b"cache-control", b"no-store"), _NO_SNIFFING, _POLICY]
+    described = [
+        (b"content-type", b"text/html; charset=utf-8"),
+        (b"cache-control", b"no-store"),
+        _NO_SNIFFING,
+        _POLICY,
+    ]
     return respond(200, described, [render_server(request.engine, metadata, page)])
 
 
@@ -112,8 +121,11 @@ def _respond_file(head: Head, media_type: str, body: bytes, *more: tuple[bytes, 
     # weak, because a compressed response has the same
     etag = b'W/"%b"' % hashlib.sha256(body).hexdigest()[:32].encode()
     described = [(b"etag", etag), _ALWAYS_ASK, _NO_SNIFFING, *more]
-    tags = [tag.strip() for name, value in head.headers if name == b"if-none-match" for tag in value.split(b",")]
-    if b"*" in tags or etag.removeprefix(b"W/") in {tag.removeprefix(b"W/") for tag in tags}:  # the client has the current version
+    tags = [
+        tag.strip() for name, value in head.headers if name == b"if-none-match" for tag in value.split(b",")
+    ]
+    # the client has the current version
+    if b"*" in tags or etag.removeprefix(b"W/") in {tag.removeprefix(b"W/") for tag in tags}:
         return Response(304, described, [], 0)
     return respond(200, [(b"content-type", media_type.encode()), *described], [body])
 
@@ -121,13 +133,26 @@ def _respond_file(head: Head, media_type: str, body: bytes, *more: tuple[bytes, 
 ROUTES: Final = [
     RestRoute("GET", "", _answer_server),
     RestRoute("GET", "/docs", _answer_page),
-    *[RestRoute("GET", f"/docs/{name}", partial(_answer_file, f"_docs/static/{name}", kind)) for name, kind in FILES.items()],
-    RestRoute("GET", "/oip.proto", partial(_answer_file, "proto/grpc_predict_v2.proto", "text/plain; charset=utf-8")),
+    *[
+        RestRoute("GET", f"/docs/{name}", partial(_answer_file, f"_docs/static/{name}", kind))
+        for name, kind in FILES.items()
+    ],
+    RestRoute(
+        "GET", "/oip.proto", partial(_answer_file, "proto/grpc_predict_v2.proto", "text/plain; charset=utf-8")
+    ),
     RestRoute("GET", "/openapi.json", _answer_openapi),
-    RestRoute("GET", "/models/{model}[/versions/{version}]/openapi.json", _answer_openapi_of_model, "metadata"),
+    RestRoute(
+        "GET", "/models/{model}[/versions/{version}]/openapi.json", _answer_openapi_of_model, "metadata"
+    ),
     RestRoute("GET", "/models/{model}[/versions/{version}]/docs/state.json", _answer_state, "statistics"),
     # the addresses of MLServer
     RestRoute("GET", "/docs/dataplane.json", _answer_openapi),
-    RestRoute("GET", "/models/{model}[/versions/{version}]/docs/dataplane.json", _answer_openapi_of_model, "metadata"),
+    RestRoute(
+        "GET",
+        "/models/{model}[/versions/{version}]/docs/dataplane.json",
+        _answer_openapi_of_model,
+        "metadata",
+    ),
 ]
-"""They are in the table unless the server has `docs=False`; the first of them takes the place of one without a link to the page."""
+"""They are in the table unless the server has `docs=False`; the first of them takes the place of one without
+a link to the page."""

@@ -1,4 +1,5 @@
-"""The paths that a host may leave open to everyone, while its own checks cover the others. Knows no host and no handlers."""
+"""The paths that a host may leave open to everyone, while its own checks cover the others. Knows no host and
+no handlers."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ HEALTH_METHODS: Final = (
 
 
 def match_public(public: Sequence[str]) -> str:
-    """Make the regular expression, without groups, for the paths that these words name, below the mount and its slash.
+    """Make the regular expression, without groups, for the paths that these words name, below the mount and
+    its slash.
 
     Raises:
         ValueError: There is no such word.

@@ -1,9 +1,11 @@
 """How a path is looked up in a table of routes, and `Exchange`, which the handler of the route gets.
 
-Looking up knows no headers and no bodies. The table is in `exchange`, which also raises the 404 and 405 that are made here.
+Looking up knows no headers and no bodies. The table is in `exchange`, which also raises the 404 and 405 that
+are made here.
 
-A pattern is a path below the mount. `{model}` is a model's name and `{region}` that of a region of shared memory. Both may hold slashes.
-`[/versions/{version}]` may be left out of a path. All patterns with the same beginning have it, or none.
+A pattern is a path below the mount. `{model}` is a model's name and `{region}` that of a region of shared
+memory. Both may hold slashes. `[/versions/{version}]` may be left out of a path. All patterns with the same
+beginning have it, or none.
 
 Specification: HTTP/REST API.
 """
@@ -81,13 +83,24 @@ class Routes:
                 endpoint.handlers["HEAD"] = route.answer
         self._fixed = {pattern: endpoint for pattern, endpoint in endpoints.items() if "{" not in pattern}
         # the longest first, as a model's own path would take all others
-        named = sorted((pattern for pattern in endpoints if pattern not in self._fixed), key=len, reverse=True)
+        named = sorted(
+            (pattern for pattern in endpoints if pattern not in self._fixed), key=len, reverse=True
+        )
         self._named = [(_compile_pattern(pattern), endpoints[pattern]) for pattern in named]
         self.first_segments = list(dict.fromkeys(pattern.split("/")[1] for pattern in endpoints if pattern))
         """The first segments of all paths, each once."""
-        # hosts ask their routes one after the other: inference first, and a fixed path before a name that could be the same
-        ordered = sorted(endpoints, key=lambda pattern: (endpoints[pattern].action != "infer", "{" in pattern, len(pattern)))
-        self.templates = [template for pattern in ordered if "/docs/" not in pattern for template in _list_templates(pattern)]
+        # hosts ask their routes one after the other: inference first, and a fixed path before a name that
+        # could be the same
+        ordered = sorted(
+            endpoints,
+            key=lambda pattern: (endpoints[pattern].action != "infer", "{" in pattern, len(pattern)),
+        )
+        self.templates = [
+            template
+            for pattern in ordered
+            if "/docs/" not in pattern
+            for template in _list_templates(pattern)
+        ]
         """The paths as hosts name them, but for the files of the page. A name in them is one segment."""
 
     def match(self, path: str) -> Match | None:
@@ -99,24 +112,34 @@ class Routes:
         if fixed is not None:
             return Match(fixed)
         if "%" in path:  # each segment in one spelling
-            path = "/".join([quote(unquote(segment), safe="", errors="replace") for segment in path.split("/")])
+            path = "/".join(
+                [quote(unquote(segment), safe="", errors="replace") for segment in path.split("/")]
+            )
         for pattern, endpoint in self._named:
             matched = pattern.fullmatch(path)
             if matched is not None:
                 named = matched.groupdict()
                 name, version = named.get("model") or named.get("region") or "", named.get("version")
-                # some hosts decode the encoded slash of a name before the path comes here, so a name may come in several segments
-                return Match(endpoint, unquote(name), version and unquote(version), "region" in named, "/" in name)
+                # some hosts decode the encoded slash of a name before the path comes here, so a name may come
+                # in several segments
+                return Match(
+                    endpoint, unquote(name), version and unquote(version), "region" in named, "/" in name
+                )
         return None
 
 
 def _compile_pattern(pattern: str) -> re.Pattern[str]:
     before, name, has_versions, after = _NAMED.fullmatch(pattern).groups()  # type: ignore[union-attr]
-    return re.compile(f"{re.escape(before)}(?P<{name}>.+?){_VERSION if has_versions else ''}{re.escape(after)}", re.DOTALL)
+    return re.compile(
+        f"{re.escape(before)}(?P<{name}>.+?){_VERSION if has_versions else ''}{re.escape(after)}", re.DOTALL
+    )
 
 
 def _list_templates(pattern: str) -> Iterator[Template]:
-    name = _NO_WORD.sub("_", _VARIABLE.sub("", pattern.replace("/models/{model}", "/model"))).strip("_") or "server"
+    name = (
+        _NO_WORD.sub("_", _VARIABLE.sub("", pattern.replace("/models/{model}", "/model"))).strip("_")
+        or "server"
+    )
     for version in ("", "/versions/{version}") if _ANY_VERSION in pattern else ("",):
         path = pattern.replace(_ANY_VERSION, version)
         yield Template(path.replace("{model}", "{name}").replace("{region}", "{name}"), name)
@@ -125,7 +148,11 @@ def _list_templates(pattern: str) -> Iterator[Template]:
 def make_method_error(method: str, handlers: Iterable[str], meant: str) -> InferenceError:
     """The error for a method that a path does not have, with `Allow`. Its text ends with what is `meant`."""
     allowed = ", ".join(handlers)
-    return InferenceError(f"method {show(method)} is not allowed here: expected {allowed}{meant}", status=405, headers={"Allow": allowed})
+    return InferenceError(
+        f"method {show(method)} is not allowed here: expected {allowed}{meant}",
+        status=405,
+        headers={"Allow": allowed},
+    )
 
 
 def make_path_error(path: str, mount: str) -> NotFound:
@@ -136,14 +163,17 @@ def make_path_error(path: str, mount: str) -> NotFound:
         if pattern.fullmatch(unquote(path.removesuffix("/"))):
             return NotFound(why)
     return NotFound(
-        f"unknown path {quoted[0]}{mount}{quoted[1:]}: expected {mount}/health/live, {mount}/health/ready, {mount}/models, or "
-        f"{mount}/models/{{name}}, with /versions/{{version}} and /ready, /stats, /config, /infer, /infer_stream, /generate or "
+        f"unknown path {quoted[0]}{mount}{quoted[1:]}: expected {mount}/health/live, {mount}/health/ready, "
+        f"{mount}/models, or "
+        f"{mount}/models/{{name}}, with /versions/{{version}} and /ready, /stats, /config, /infer, "
+        "/infer_stream, /generate or "
         f"/generate_stream behind it, or {mount}/repository/index"
     )
 
 
 class Exchange(msgspec.Struct, eq=False):
-    """One request, as handlers get it: a `Question` that the routes of extensions may ask too, and the server and the request itself."""
+    """One request, as handlers get it: a `Question` that the routes of extensions may ask too, and the server
+    and the request itself."""
 
     engine: Engine
     wire: RestFormat
@@ -157,4 +187,8 @@ class Exchange(msgspec.Struct, eq=False):
     async def read(self, decode: Callable[[Buffer], T]) -> T:
         self.wire.json_limit = None  # the files of a load are base64 in its JSON
         body = await self.wire.read(self.io)
-        return decode(body) if len(body) <= LOOP_BYTES else await self.io.run(partial(decode, body), "conversion")
+        return (
+            decode(body)
+            if len(body) <= LOOP_BYTES
+            else await self.io.run(partial(decode, body), "conversion")
+        )

@@ -1,8 +1,7 @@
 """Reads JSON `data` that the quick way has refused: with Python's json, element by element.
 
-It accepts what the quick way refuses: integers written as 2.0 or 1e3, and the literals NaN and Infinity. Errors say what
-is wrong, and where.
-A number out of range is refused by `_pack_elements` of `tensor_data`.
+It accepts what the quick way refuses: integers written as 2.0 or 1e3, and the literals NaN and Infinity.
+Errors say what is wrong, and where. A number out of range is refused by `_pack_elements` of `tensor_data`.
 """
 
 from __future__ import annotations
@@ -32,11 +31,13 @@ _EXPECTED_OF_PYTHON: Final = {**_EXPECTED, "b": "True, False, 0 or 1", "f": "a n
 """For each kind of dtype, what errors call an element."""
 
 _MISSING_INTEGER: Final = (
-    '; a data frame takes missing integers among JSON texts: datatype "BYTES", parameters {"content_type": "pd_json", '
+    '; a data frame takes missing integers among JSON texts: datatype "BYTES", parameters {"content_type": '
+    '"pd_json", '
     '"pd_dtype": "Int64"}, data ["null", "7"]'
 )
 _MISSING_STRING: Final = (
-    '; a data frame takes missing strings among JSON texts: parameters {"content_type": "pd_json"}, data ["null", "\\"Bonn\\""]; '
+    '; a data frame takes missing strings among JSON texts: parameters {"content_type": "pd_json"}, data '
+    '["null", "\\"Bonn\\""]; '
     'and a missing date is "NaT"'
 )
 
@@ -78,14 +79,20 @@ class Form(msgspec.Struct, frozen=True):
         if cls is str:
             return element in NAMES and self.is_json if kind == "f" else kind == "O" and _is_text(element)
         if kind == "f":
-            return cls is int or element is None or (cls is float and not (self.is_json and math.isinf(element)))
+            return (
+                cls is int or element is None or (cls is float and not (self.is_json and math.isinf(element)))
+            )
         if kind == "b":
             return cls is bool or (cls is int and element in (0, 1))
         return cls is int and kind in "ui"
 
     def make_mismatch_error(self, index: int, *, is_long: bool = False) -> InvalidRequest:
         """The error of data that do not have the shape, as far as is known from the element `index` on."""
-        problem = "has too many elements" if is_long else f"has another form, or too few elements, from element {index} on"
+        problem = (
+            "has too many elements"
+            if is_long
+            else f"has another form, or too few elements, from element {index} on"
+        )
         return InvalidRequest(f"data {problem}: expected {self}")
 
     def __str__(self) -> str:
@@ -116,7 +123,9 @@ def _refuse_literal(_: str) -> NoReturn:
 
 
 _FLOATS: Final = json.JSONDecoder(parse_int=_read_integer, parse_constant=str)
-_INTEGERS: Final = json.JSONDecoder(parse_float=_read_whole, parse_int=_read_whole, parse_constant=_refuse_literal)
+_INTEGERS: Final = json.JSONDecoder(
+    parse_float=_read_whole, parse_int=_read_whole, parse_constant=_refuse_literal
+)
 _OTHERS: Final = json.JSONDecoder(parse_int=_read_integer, parse_constant=_refuse_literal)
 
 
@@ -154,8 +163,17 @@ def read(text: bytes, form: Form) -> list[Any]:
     return value
 
 
-def _unnest(value: Any, axis: int, number: int, path: str, form: Form, flat: list[Any], uneven: list[tuple[int, int, int]]) -> None:
-    """Add the elements of the `number`-th array of a dimension to `flat`, and arrays that are not as long as the shape says to `uneven`."""
+def _unnest(
+    value: Any,
+    axis: int,
+    number: int,
+    path: str,
+    form: Form,
+    flat: list[Any],
+    uneven: list[tuple[int, int, int]],
+) -> None:
+    """Add the elements of the `number`-th array of a dimension to `flat`, and arrays that are not as long as
+    the shape says to `uneven`."""
     if axis == len(form.shape):
         _check_element(value, path, form)
         flat.append(value)
@@ -195,7 +213,9 @@ def check_elements(flat: Sequence[Any], form: Form, first: int, *, is_nested: bo
         if not form.is_right(element):
             if index >= form.size:
                 raise form.make_mismatch_error(first, is_long=True)
-            indices: Sequence[Any] = np.unravel_index(index, form.shape) if is_nested and form.shape else [index]
+            indices: Sequence[Any] = (
+                np.unravel_index(index, form.shape) if is_nested and form.shape else [index]
+            )
             _check_element(element, "".join(f"[{int(number)}]" for number in indices), form)
 
 
@@ -224,5 +244,9 @@ def _check_element(element: Any, path: str, form: Form) -> None:
         raise InvalidRequest(f"data{path} is not a whole number: {expected}")
     hint = ""
     if element is None and kind in "Oiu":
-        hint = _MISSING_STRING if kind == "O" else _MISSING_INTEGER.replace("Int64", datatype.replace("NT", "nt"))
+        hint = (
+            _MISSING_STRING
+            if kind == "O"
+            else _MISSING_INTEGER.replace("Int64", datatype.replace("NT", "nt"))
+        )
     raise InvalidRequest(f"data{path} is {_GOT[type(element)]}: {expected}{hint}")

@@ -1,7 +1,8 @@
-"""The JSON text of a request or a response -> its document. Knows no tensors, and nothing of the binary data after the JSON.
+"""The JSON text of a request or a response -> its document. Knows no tensors, and nothing of the binary data
+after the JSON.
 
-One decoder that knows all types reads a short text, with its `data`. If it refuses, or the text is long, what may be large is decoded part
-by part: so no call makes many objects at once, and the error names the place.
+One decoder that knows all types reads a short text, with its `data`. If it refuses, or the text is long, what
+may be large is decoded part by part: so no call makes many objects at once, and the error names the place.
 
 Specification: Inference Request JSON Object, Inference Response JSON Object.
 """
@@ -25,7 +26,8 @@ MAX_PARAMETERS: Final = 100_000
 """How many parameters one object may have. Each takes ten times its text."""
 
 _MAX_MEMBERS: Final = 7 * MAX_TENSORS + MAX_PARAMETERS
-"""How many members all objects of a request may have: five of each input, two of each output, and parameters."""
+"""How many members all objects of a request may have: five of each input, two of each output, and
+parameters."""
 
 _MASKS: Final = {b"-Infinity": b"-1.555555", b"Infinity": b"1.555555", b"NaN": b"1.5"}
 """What Python's json writes for non-finite numbers -> a number of the same length."""
@@ -41,7 +43,10 @@ _decode_response: Final = msgspec.json.Decoder(schemas.ReceivedResponse).decode
 _NO_INPUTS: Final = "Object missing required field `inputs`"
 """What the decoder says of a plain object."""
 
-_OTHER_INPUTS: Final = ("Expected `array`, got `object` - at `$.inputs`", "Expected `object`, got `array` - at `$.inputs[0]`")
+_OTHER_INPUTS: Final = (
+    "Expected `array`, got `object` - at `$.inputs`",
+    "Expected `object`, got `array` - at `$.inputs[0]`",
+)
 """What it says of the inputs of TensorFlow Serving, by name or of a single one."""
 
 _PLAIN: Final = "; a plain object is for generate or generate_stream"
@@ -69,7 +74,9 @@ def read_request(text: Buffer) -> Request:
     for number, what in ((len(parts.inputs), "inputs"), (len(outputs), "outputs")):
         if number > MAX_TENSORS:
             raise InvalidRequest(f"the request has {number} {what}: expected {MAX_TENSORS} at most")
-    return Request(parts.id, _read_parameters(parts.parameters, ""), outputs, _read_inputs(text, parts.inputs))
+    return Request(
+        parts.id, _read_parameters(parts.parameters, ""), outputs, _read_inputs(text, parts.inputs)
+    )
 
 
 def _read_parameters(text: msgspec.Raw, path: str) -> schemas.Parameters | None:
@@ -80,7 +87,9 @@ def _read_parameters(text: msgspec.Raw, path: str) -> schemas.Parameters | None:
     for name, value in (parameters or {}).items():
         if type(value) in NO_SCALARS:
             what = NO_SCALARS[type(value)]
-            raise InvalidRequest(f"{path}parameters[{show(name)}] is {what}: expected a string, a number, true or false")
+            raise InvalidRequest(
+                f"{path}parameters[{show(name)}] is {what}: expected a string, a number, true or false"
+            )
         if type(value) is float and math.isinf(value):
             raise InvalidRequest(f"{path}parameters[{show(name)}]: number out of range")
         if type(value) is int and not has_64_bits(value):
@@ -133,7 +142,9 @@ def _find_hint(problem: str, text: Buffer) -> str:
     return OF_TENSORFLOW if problem in _OTHER_INPUTS else ""
 
 
-def _decode_literals(text: Buffer, masked: bytes, decode: Callable[[Buffer], T], tensors: Callable[[T], Sequence[Any]]) -> T:
+def _decode_literals(
+    text: Buffer, masked: bytes, decode: Callable[[Buffer], T], tensors: Callable[[T], Sequence[Any]]
+) -> T:
     """The masked text shows the places of the data. The text without them must be JSON."""
     try:
         masked_items = tensors(decode(masked))
@@ -162,7 +173,8 @@ def _decode_literals(text: Buffer, masked: bytes, decode: Callable[[Buffer], T],
 
 
 def _mask_literals(text: Buffer) -> bytes | None:
-    """A text of the same length, with numbers in the place of the literals; None if it has none. Strings may be changed too."""
+    """A text of the same length, with numbers in the place of the literals; None if it has none. Strings may
+    be changed too."""
     masked = whole = bytes(text)
     for literal, number in _MASKS.items():
         masked = masked.replace(literal, number)

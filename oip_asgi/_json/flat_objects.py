@@ -1,4 +1,5 @@
-"""The text of a flat JSON object, or of a list of them -> its members, as Python has them. Knows no tensors."""
+"""The text of a flat JSON object, or of a list of them -> its members, as Python has them. Knows no
+tensors."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ _read: Final = json.JSONDecoder(
 
 
 def is_inference_request(text: bytes, inputs: Collection[str]) -> bool:
-    """True if a body is an inference request, as MLServer's clients send it to the same path: its `inputs` are objects."""
+    """True if a body is an inference request, as MLServer's clients send it to the same path: its `inputs`
+    are objects."""
     return b'"inputs"' in text and "inputs" not in inputs and _INFERENCE_REQUEST.search(text) is not None
 
 
@@ -78,18 +80,21 @@ def _check_number(text: bytes) -> None:
 
 
 def _count_sign(sign: bytes, text: bytes, expected: int) -> int:
-    """How often a text has a sign outside of strings. If it has no more than is expected, those in strings count too."""
+    """How often a text has a sign outside of strings. If it has no more than is expected, those in strings
+    count too."""
     number = text.count(sign)
     return number if number <= expected else sum(chunk.count(sign) for chunk in iterate_outside_strings(text))
 
 
 def _has_members(text: bytes, number: int) -> bool:
-    """Whether objects have just so many members, so that no name is there twice, and no lone surrogate, which is no text."""
+    """Whether objects have just so many members, so that no name is there twice, and no lone surrogate, which
+    is no text."""
     return _count_sign(b":", text, number) == number and (b"\\u" not in text or not _SURROGATE.search(text))
 
 
 def read_rows(text: bytes, from_json: Callable[[bytes], list[Any]], width: int) -> list[Any] | None:
-    """The rows of a class of `width` fields, which must all be there. None if `from_json` refuses the text, or would skip some of it."""
+    """The rows of a class of `width` fields, which must all be there. None if `from_json` refuses the text,
+    or would skip some of it."""
     _check_number(text)
     with suppress(Exception):  # what the class itself raises too
         rows = from_json(text)
@@ -111,9 +116,14 @@ def read_objects(text: bytes, width: int) -> list[Any]:
             for name, value in each.items() if type(each) is dict else ():
                 leaves = list_leaves(value)
                 if Literal in map(type, leaves) or math.inf in leaves or -math.inf in leaves:
-                    raise InvalidRequest(f"rows[{row}].{name}: {ONLY_FLOATS if Literal in map(type, leaves) else 'number out of range'}")
+                    raise InvalidRequest(
+                        f"rows[{row}].{name}: "
+                        f"{ONLY_FLOATS if Literal in map(type, leaves) else 'number out of range'}"
+                    )
     if len(rows) * width > MAX_VALUES:  # defaults are values too
-        raise InvalidRequest(f"the rows have more than {MAX_VALUES} values, as each has {width} fields: use infer")
+        raise InvalidRequest(
+            f"the rows have more than {MAX_VALUES} values, as each has {width} fields: use infer"
+        )
     return rows
 
 

@@ -1,9 +1,11 @@
-"""How the JSON list `data` becomes a tensor, and how NaN is written: JSON <-> array, typed by datatype. Knows no documents and no names.
+"""How the JSON list `data` becomes a tensor, and how NaN is written: JSON <-> array, typed by datatype. Knows
+no documents and no names.
 
-A short text is read by `_read_quickly`: one decoder takes elements of any datatype, and `struct` packs them, and refuses those that do not
-have the tensor's datatype. What it refuses is read by `checked_data`, one by one, which takes it or says what is wrong. A long text is cut
-into flat pieces, each of which is read like that: the brackets are taken out, and compared with those of the shape at the end. NaN leaves
-as null, infinities as the strings "Infinity" and "-Infinity".
+A short text is read by `_read_quickly`: one decoder takes elements of any datatype, and `struct` packs them,
+and refuses those that do not have the tensor's datatype. What it refuses is read by `checked_data`, one by
+one, which takes it or says what is wrong. A long text is cut into flat pieces, each of which is read like
+that: the brackets are taken out, and compared with those of the shape at the end. NaN leaves as null,
+infinities as the strings "Infinity" and "-Infinity".
 
 Specification: Tensor Data: flat, or nested as the shape, in row-major order.
 """
@@ -24,7 +26,16 @@ import msgspec
 import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
-from .._protocol.datatypes import DTYPES, Array, Buffer, DType, cast, datatype_of, find_overflow, make_integer_array
+from .._protocol.datatypes import (
+    DTYPES,
+    Array,
+    Buffer,
+    DType,
+    cast,
+    datatype_of,
+    find_overflow,
+    make_integer_array,
+)
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.limits import LOOP_BYTES, PIECE, SHORT_TEXT
 from .._protocol.tensor_bytes import count
@@ -43,7 +54,19 @@ _ELEMENTS: Final[Mapping[str, Any]] = {
 }
 """What a decoder takes as an element, for each kind of dtype."""
 
-_CODES: Final = {"i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q", "f2": "e", "f4": "f", "f8": "d"}
+_CODES: Final = {
+    "i1": "b",
+    "i2": "h",
+    "i4": "i",
+    "i8": "q",
+    "u1": "B",
+    "u2": "H",
+    "u4": "I",
+    "u8": "Q",
+    "f2": "e",
+    "f4": "f",
+    "f8": "d",
+}
 """The letter of `struct` for each dtype of numbers."""
 
 _LIST: Final = re.compile(rb"[ \t\r\n]*\[")
@@ -59,8 +82,8 @@ ALWAYS_SHORT: Final = 2**12
 """Bytes of JSON that one decoder reads whole, whatever they are: 700 slow numbers take 8 milliseconds."""
 
 _FEW: Final = 500
-"""How many slow numbers may be read on an event loop, which takes 6 milliseconds; and how many lists and strings a text may have, of which
-each is an object, that is read whole."""
+"""How many slow numbers may be read on an event loop, which takes 6 milliseconds; and how many lists and
+strings a text may have, of which each is an object, that is read whole."""
 
 _INFINITE: Final = 2**1024
 """The first whole number of which no float can be made."""
@@ -78,24 +101,36 @@ def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
     whole = bytes(text)
     with suppress(*REFUSALS):
         return _read_quickly(whole, dtype, shape)
-    return _pack_elements(checked_data.read(whole, checked_data.Form(dtype, shape, count(shape))), dtype, shape)
+    return _pack_elements(
+        checked_data.read(whole, checked_data.Form(dtype, shape, count(shape))), dtype, shape
+    )
 
 
-def from_elements(flat: list[Any], dtype: DType, shape: tuple[int, ...], *, is_json: bool, is_wrong: bool = False) -> Array:
-    """Elements that JSON or Python has as an array. Errors say which of them is wrong, of which it may be known that there is one."""
+def from_elements(
+    flat: list[Any], dtype: DType, shape: tuple[int, ...], *, is_json: bool, is_wrong: bool = False
+) -> Array:
+    """Elements that JSON or Python has as an array. Errors say which of them is wrong, of which it may be
+    known that there is one."""
     if not is_wrong:
         with suppress(Unusual):
             return from_value(flat, dtype, shape)
-    checked_data.check_elements(flat, checked_data.Form(dtype, shape, len(flat), is_json), 0, is_nested=len(shape) > 1)
+    checked_data.check_elements(
+        flat, checked_data.Form(dtype, shape, len(flat), is_json), 0, is_nested=len(shape) > 1
+    )
     return _pack_elements(flat, dtype, shape)
 
 
 def is_short(text: Buffer) -> bool:
-    """Whether one decoder may read a text of some KiB whole: it takes little time, and its objects take little memory."""
+    """Whether one decoder may read a text of some KiB whole: it takes little time, and its objects take
+    little memory."""
     whole = bytes(text)
-    if len(text) > LOOP_BYTES and (len(text) > SHORT_TEXT or not (_has_few(whole, b"[") and _has_few(whole, b'"'))):
+    if len(text) > LOOP_BYTES and (
+        len(text) > SHORT_TEXT or not (_has_few(whole, b"[") and _has_few(whole, b'"'))
+    ):
         return False
-    return all(_has_few(whole, letter) or len(pattern.findall(whole)) <= _FEW for letter, pattern in _SLOW.items())
+    return all(
+        _has_few(whole, letter) or len(pattern.findall(whole)) <= _FEW for letter, pattern in _SLOW.items()
+    )
 
 
 def _has_few(text: bytes, letter: bytes) -> bool:
@@ -108,7 +143,8 @@ def _has_few(text: bytes, letter: bytes) -> bool:
 
 
 def _read_quickly(text: bytes, dtype: DType, shape: tuple[int, ...] | None = None) -> Array:
-    """A text that holds nothing unusual as an array; without a shape, as many elements as there are. Raises one of `REFUSALS`."""
+    """A text that holds nothing unusual as an array; without a shape, as many elements as there are. Raises
+    one of `REFUSALS`."""
     kind = dtype.kind
     if kind in "fV" and any(letter in text and pattern.search(text) for letter, pattern in _SLOW.items()):
         raise Unusual
@@ -124,13 +160,17 @@ def _nest_type(element: Any) -> Any:
     return nested
 
 
-_DECODERS: Final = {kind: msgspec.json.Decoder(_nest_type(element)).decode for kind, element in _ELEMENTS.items()}
+_DECODERS: Final = {
+    kind: msgspec.json.Decoder(_nest_type(element)).decode for kind, element in _ELEMENTS.items()
+}
 
 
 def from_value(value: Any, dtype: DType, shape: tuple[int, ...]) -> Array:
-    """Decoded `data` as an array. Raises Unusual if it has anything but elements of the dtype, flat or nested as the shape."""
+    """Decoded `data` as an array. Raises Unusual if it has anything but elements of the dtype, flat or nested
+    as the shape."""
     if type(value) is not list or (value and type(value[0]) is list):
-        value = checked_data.flatten(value, shape) if shape or type(value) is list else [value]  # a scalar may be the bare value
+        # a scalar may be the bare value
+        value = checked_data.flatten(value, shape) if shape or type(value) is list else [value]
     size, kind = len(value), dtype.kind
     if size != count(shape):
         raise Unusual
@@ -155,7 +195,10 @@ def _make_packer(size: int, dtype: DType) -> Callable[..., bytes]:
 
 def _from_floats(flat: list[Any], dtype: DType, shape: tuple[int, ...]) -> Array:
     """Floats, of which some may be None or the name of a non-finite value."""
-    if not set(map(type, flat)) <= {float, int, str, NoneType} or not {each for each in flat if type(each) is str} <= checked_data.NAMES:
+    if (
+        not set(map(type, flat)) <= {float, int, str, NoneType}
+        or not {each for each in flat if type(each) is str} <= checked_data.NAMES
+    ):
         raise Unusual
     try:
         wide = np.array(flat, np.float64)  # reads None and names as they are meant
@@ -168,7 +211,8 @@ def _from_floats(flat: list[Any], dtype: DType, shape: tuple[int, ...]) -> Array
 
 
 def _pack_elements(flat: list[Any], dtype: DType, shape: tuple[int, ...], first: int = 0) -> Array:
-    """Make an array of the elements that `checked_data` has read. Errors need `first`, the index of the first of them in the whole."""
+    """Make an array of the elements that `checked_data` has read. Errors need `first`, the index of the first
+    of them in the whole."""
     with suppress(Unusual):
         return from_value(flat, dtype, shape)
     # all are of the right type, so one of them is out of range
@@ -179,13 +223,17 @@ def _pack_elements(flat: list[Any], dtype: DType, shape: tuple[int, ...], first:
             raise InvalidRequest(f"data: element {index} is out of range for {datatype_of(dtype)}")
     wide = np.array(flat, np.float64)
     index = int(np.argmax(find_overflow(wide, cast(wide, dtype))))
-    raise InvalidRequest(f"data: element {first + index} is {wide[index]}, which is out of range for {datatype_of(dtype)}")
+    raise InvalidRequest(
+        f"data: element {first + index} is {wide[index]}, which is out of range for {datatype_of(dtype)}"
+    )
 
 
 def _read_long(text: memoryview, form: checked_data.Form) -> Array:
-    """Read long data in pieces. The text is known to be JSON, so it is right if its brackets and commas are those of the shape."""
+    """Read long data in pieces. The text is known to be JSON, so it is right if its brackets and commas are
+    those of the shape."""
     size, strings, is_nested = form.size, form.dtype.hasobject, _NESTED.match(text) is not None
-    if 2 * size > len(text):  # an element and its comma take two bytes at least: no memory is taken for more elements than there can be
+    # an element and its comma take two bytes at least: no memory is taken for more elements than there can be
+    if 2 * size > len(text):
         raise form.make_mismatch_error(0)
     array, filled, skeleton = np.empty(size, form.dtype), 0, list[bytes]()
     for chunk in take_turns(_cut(text, strings=strings)) if size else ():
@@ -264,15 +312,19 @@ def to_json(array: Array) -> bytes:
     flat = array.reshape(-1)
     if len(flat) <= _STEP:
         return _encode(to_value(flat, 0))
-    texts = [_encode(to_value(flat[start : start + _STEP], start))[1:-1] for start in range(0, len(flat), _STEP)]
+    texts = [
+        _encode(to_value(flat[start : start + _STEP], start))[1:-1] for start in range(0, len(flat), _STEP)
+    ]
     texts[0], texts[-1] = b"[" + texts[0], texts[-1] + b"]"  # the whole, which may be long, is copied once
     return b",".join(texts)
 
 
 def to_value(array: Array, first: int | None = None) -> list[Any] | msgspec.Raw:
-    """An array of a protocol dtype as an encoder takes it: a list of its elements, or JSON text if there are many. NaN becomes null.
+    """An array of a protocol dtype as an encoder takes it: a list of its elements, or JSON text if there are
+    many. NaN becomes null.
 
-    If it is a piece of a longer array, `first` is the index of its first element there, and the result is a list.
+    If it is a piece of a longer array, `first` is the index of its first element there, and the result is a
+    list.
     """
     if first is None and array.size > _STEP:
         return msgspec.Raw(to_json(array))
@@ -293,6 +345,9 @@ def _decode_strings(encoded: list[bytes], first: int) -> list[str]:
         strings.extend(map(bytes.decode, encoded))
     except UnicodeDecodeError:
         index = len(strings)  # of the first that is none
-        text = f"BYTES element {first + index} is {show(encoded[index])}, which is not UTF-8 and cannot be a JSON string"
+        text = (
+            f"BYTES element {first + index} is {show(encoded[index])}, which is not UTF-8 and cannot be a "
+            "JSON string"
+        )
         raise InvalidRequest(text) from None
     return strings

@@ -1,6 +1,8 @@
-"""Scans JSON text without a decoder, for what is outside strings and how deep it nests; and says what decoders refuse. Knows no documents.
+"""Scans JSON text without a decoder, for what is outside strings and how deep it nests; and says what
+decoders refuse. Knows no documents.
 
-Whether NaN and infinities are taken is decided where numbers are read: `checked_data`, and `generate` of `_rest`.
+Whether NaN and infinities are taken is decided where numbers are read: `checked_data`, and `generate` of
+`_rest`.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from .._protocol.limits import PIECE
 from .._turns import take_turns
 
 MAX_ARRAYS: Final = 4_000_000
-"""Arrays that one JSON may have. A decoder skips the brackets of `data` in one go, and nothing else runs meanwhile."""
+"""Arrays that one JSON may have. A decoder skips the brackets of `data` in one go, and nothing else runs
+meanwhile."""
 
 MAX_DEPTH: Final = 100
 """How deep JSON may nest, wherever it does."""
@@ -28,7 +31,8 @@ NO_JSON: Final = "NaN, Infinity and -Infinity are no JSON"
 ONLY_FLOATS: Final = f"{NO_JSON}: expected them as elements of floating-point data only"
 
 OF_TENSORFLOW: Final = (
-    '; it looks like the form of TensorFlow Serving: write {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", '
+    '; it looks like the form of TensorFlow Serving: write {"inputs": [{"name": "x", "shape": [1, 2], '
+    '"datatype": "FP32", '
     '"data": [1, 2]}]}, or send {"x": [[1, 2]]} to generate'
 )
 
@@ -41,7 +45,10 @@ ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _BEGINNINGS: Final = {
     b"--": "; it looks like multipart/form-data, which curl -F and HTML forms send: send JSON",
-    b"\xef\xbb\xbf": "; it begins with a byte order mark: send UTF-8 without one, which Python calls utf-8 and not utf-8-sig",
+    b"\xef\xbb\xbf": (
+        "; it begins with a byte order mark: send UTF-8 without one, which Python calls utf-8 and not "
+        "utf-8-sig"
+    ),
     b"\x93NU": "; it looks like a .npy file: send JSON, or the array's bytes alone as binary tensor data",
     b"{'": "; it looks like a dict as Python prints it: send what json.dumps makes of it",
     b"\xff\xfe": "; it looks like UTF-16: send UTF-8",
@@ -50,7 +57,8 @@ _BEGINNINGS: Final = {
 
 
 class Unusual(Exception):
-    """Raised by the quick way for a text that it does not take. The other way takes it, or says what is wrong."""
+    """Raised by the quick way for a text that it does not take. The other way takes it, or says what is
+    wrong."""
 
 
 REFUSALS: Final = (*ERRORS, Unusual)
@@ -83,13 +91,17 @@ def mask_escapes(text: bytes) -> bytes:
 
 
 def check_members(text: Buffer, most: int, what: str) -> None:
-    """Refuse too many members or arrays, before a decoder makes them: each member takes ten times its text."""
+    """Refuse too many members or arrays, before a decoder makes them: each member takes ten times its
+    text."""
     if len(text) <= most:
         return
     whole = bytes(text)
     arrays = whole.count(b"[")
     if arrays > MAX_ARRAYS:
-        raise InvalidRequest(f"the JSON has {arrays} arrays: expected {MAX_ARRAYS} at most: send flat data, or binary tensor data")
+        raise InvalidRequest(
+            f"the JSON has {arrays} arrays: expected {MAX_ARRAYS} at most: send flat data, or binary tensor "
+            "data"
+        )
     if whole.count(b":") > most and sum(chunk.count(b":") for chunk in iterate_outside_strings(text)) > most:
         raise InvalidRequest(f"{what} more than {most} members")
 
@@ -98,7 +110,8 @@ def check_unseen(text: Buffer) -> None:
     """Check what decoders skip: that the text is UTF-8, and how deep it nests."""
     if len(text) <= PIECE:
         whole = bytes(text)
-        if whole.isascii() and whole.count(b"[") + whole.count(b"{") <= MAX_DEPTH:  # as nearly every short text
+        # as nearly every short text
+        if whole.isascii() and whole.count(b"[") + whole.count(b"{") <= MAX_DEPTH:
             return
     view, decoder, brackets = memoryview(text), getincrementaldecoder("utf-8")(), 0
     try:
@@ -115,7 +128,9 @@ def check_unseen(text: Buffer) -> None:
         return
     depth = 0
     for outside in iterate_outside_strings(view):
-        depths = depth + np.cumsum(np.frombuffer(outside.translate(_STEPS, _NO_BRACKETS), np.int8), dtype=np.int64)
+        depths = depth + np.cumsum(
+            np.frombuffer(outside.translate(_STEPS, _NO_BRACKETS), np.int8), dtype=np.int64
+        )
         if len(depths):
             depth = int(depths[-1])
             if depths.max() > MAX_DEPTH:

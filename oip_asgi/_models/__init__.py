@@ -1,1 +1,2 @@
-"""A registered model: its options, its signature, what it takes and returns, and its life. Knows no requests on the wire."""
+"""A registered model: its options, its signature, what it takes and returns, and its life. Knows no requests
+on the wire."""

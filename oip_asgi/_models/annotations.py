@@ -1,4 +1,5 @@
-"""What the annotation of a parameter or of a result means, and what is known of a model's outputs. Knows no callables and no requests.
+"""What the annotation of a parameter or of a result means, and what is known of a model's outputs. Knows no
+callables and no requests.
 
 Which codec is for which annotation is decided in `_codecs.content_types`.
 """
@@ -8,14 +9,30 @@ from __future__ import annotations
 import inspect
 import re
 import typing
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
 from .._codecs.base import AnyInputCodec, AnyRequestCodec
-from .._codecs.content_types import SCALARS, Codecs, check_complete, default_codecs, is_input_codec, is_request_codec
+from .._codecs.content_types import (
+    SCALARS,
+    Codecs,
+    check_complete,
+    default_codecs,
+    is_input_codec,
+    is_request_codec,
+)
 from .._codecs.row_fields import REFUSED_AS_RESULTS, has_fields, refuse_class
 from .._codecs.rows import Rows, find_rows_of_result, make_rows
 from .._protocol.datatypes import DTYPES, Datatype, DType, datatype_of, suggest_datatype
@@ -28,21 +45,33 @@ T = TypeVar("T")
 _ITERATED: Final = frozenset({Iterator, Iterable, Generator, AsyncIterator, AsyncIterable, AsyncGenerator})
 
 _ABSTRACT: Final = frozenset(
-    {np.generic, np.number, np.integer, np.signedinteger, np.unsignedinteger, np.inexact, np.floating, np.complexfloating}
+    {
+        np.generic,
+        np.number,
+        np.integer,
+        np.signedinteger,
+        np.unsignedinteger,
+        np.inexact,
+        np.floating,
+        np.complexfloating,
+    }
     | {np.flexible, np.character}
 )
 """numpy's classes of several dtypes: an annotation with one of them names no datatype."""
 
 _LIKE_A_DATATYPE: Final = re.compile(r"(?i)(u?int|fp|float|bf|bfloat)\d+")
 
-_ELEMENTS: Final = {kind: DTYPES[scalar.datatypes[0]] for kind, scalar in SCALARS.items()} | {bytes: DTYPES["BYTES"]}
+_ELEMENTS: Final = {kind: DTYPES[scalar.datatypes[0]] for kind, scalar in SCALARS.items()} | {
+    bytes: DTYPES["BYTES"]
+}
 """The dtypes of lists of these."""
 
 _KNOWN: Final = (*DTYPES, "BF16")
 
 
 class ParsedAnnotation(NamedTuple):
-    """The type that an annotation wants, without `Optional` and `Annotated`, and what else it says: None where it says nothing."""
+    """The type that an annotation wants, without `Optional` and `Annotated`, and what else it says: None
+    where it says nothing."""
 
     wanted: Any
     declared: TensorSpec | None = None
@@ -53,14 +82,20 @@ class ParsedAnnotation(NamedTuple):
     unreadable: str | None = None  # numpy's name for elements that no input can hold
 
     def spec(self, name: str) -> TensorSpec | None:
-        """The `TensorSpec` in `Annotated`, else one of this name for the datatype and shape; None if the annotation says neither."""
+        """The `TensorSpec` in `Annotated`, else one of this name for the datatype and shape; None if the
+        annotation says neither."""
         if self.declared is not None or self.datatype is None:
             return self.declared
-        return OpenSpec(name, self.datatype, [-1], any_shape=True) if self.shape is None else TensorSpec(name, self.datatype, self.shape)
+        return (
+            OpenSpec(name, self.datatype, [-1], any_shape=True)
+            if self.shape is None
+            else TensorSpec(name, self.datatype, self.shape)
+        )
 
 
 def parse_annotation(annotation: Any) -> ParsedAnnotation:
-    """The parts of an annotation. Raises TypeError or ValueError with what to write, if it can mean nothing."""
+    """The parts of an annotation. Raises TypeError or ValueError with what to write, if it can mean
+    nothing."""
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     alias = getattr(origin or annotation, "__value__", None)
     if alias is not None:  # a `type` statement, as NDArray is one since numpy 2.5
@@ -84,7 +119,8 @@ def parse_annotation(annotation: Any) -> ParsedAnnotation:
 
 
 def _parse_array(args: Sequence[Any]) -> ParsedAnnotation:
-    """Parse the arguments of `np.ndarray[shape, np.dtype[scalar]]`, which `npt.NDArray[scalar]` stands for."""
+    """Parse the arguments of `np.ndarray[shape, np.dtype[scalar]]`, which `npt.NDArray[scalar]` stands
+    for."""
     datatype: Datatype | None
     parsed, dtype = ParsedAnnotation(np.ndarray), args[1] if len(args) == 2 else None
     scalar = next(iter(typing.get_args(dtype)), None) if typing.get_origin(dtype) is np.dtype else None
@@ -97,7 +133,9 @@ def _parse_array(args: Sequence[Any]) -> ParsedAnnotation:
         unreadable = scalar.__name__ if datatype is None else None
     sizes = typing.get_args(args[0])
     has_rank = typing.get_origin(args[0]) is tuple and sizes and Ellipsis not in sizes
-    return parsed._replace(datatype=datatype, shape=tuple(map(_read_size, sizes)) if has_rank else None, unreadable=unreadable)
+    return parsed._replace(
+        datatype=datatype, shape=tuple(map(_read_size, sizes)) if has_rank else None, unreadable=unreadable
+    )
 
 
 def _read_size(argument: Any) -> int:
@@ -107,8 +145,13 @@ def _read_size(argument: Any) -> int:
 
 
 def _parse_extras(annotation: Any, extras: Sequence[Any]) -> dict[str, Any]:
-    """Parse `Annotated[..., "FP32", [-1, 4]]`: a datatype, and a shape or none. Other extras, such as texts for readers, are ignored."""
-    shapes = [tuple(extra) for extra in extras if isinstance(extra, (list, tuple)) and all(type(size) is int for size in extra)]
+    """Parse `Annotated[..., "FP32", [-1, 4]]`: a datatype, and a shape or none. Other extras, such as texts
+    for readers, are ignored."""
+    shapes = [
+        tuple(extra)
+        for extra in extras
+        if isinstance(extra, (list, tuple)) and all(type(size) is int for size in extra)
+    ]
     texts = [extra for extra in extras if isinstance(extra, str)]
     datatype = next((name for text in texts for name in _KNOWN if name == text), None)
     if datatype is not None:
@@ -121,7 +164,8 @@ def _parse_extras(annotation: Any, extras: Sequence[Any]) -> dict[str, Any]:
     if shapes:
         raise TypeError(
             f"{inspect.formatannotation(annotation)} has a shape and no datatype: write "
-            f'Annotated[np.ndarray, "FP32", {list(shapes[0])}], or TensorSpec("name", "FP32", {list(shapes[0])})'
+            f'Annotated[np.ndarray, "FP32", {list(shapes[0])}], or TensorSpec("name", "FP32", '
+            f"{list(shapes[0])})"
         )
     return {}
 
@@ -131,9 +175,9 @@ def as_(response: InferenceResponse, name: str, annotation: Any) -> Any:
 
     Args:
         name: The output's name.
-        annotation: Such as `list[str]`, `list[bytes]`, `list[datetime]`, `npt.NDArray[np.float32]`, `float`, or
-            `Annotated[Image, ImageCodec]` with a codec of your own. For a data frame, which is a whole response, write
-            `PandasCodec.decode_response(response)`.
+        annotation: Such as `list[str]`, `list[bytes]`, `list[datetime]`, `npt.NDArray[np.float32]`, `float`,
+            or `Annotated[Image, ImageCodec]` with a codec of your own. For a data frame, which is a whole
+            response, write `PandasCodec.decode_response(response)`.
 
     Raises:
         KeyError: There is no such output.
@@ -144,13 +188,21 @@ def as_(response: InferenceResponse, name: str, annotation: Any) -> Any:
         >>> InferenceResponse([Tensor("names", ["Ada", "Grace"])]).as_("names", list[str])
         ['Ada', 'Grace']
     """
-    tensor, of_response = find_tensor(response.outputs, name, "output"), response.parameters.get("content_type")
+    tensor, of_response = (
+        find_tensor(response.outputs, name, "output"),
+        response.parameters.get("content_type"),
+    )
     parsed, written = parse_annotation(annotation), inspect.formatannotation(annotation)
     reader = default_codecs().make_reader(parsed.wanted, parsed.codec)
     if reader is None:
-        raise TypeError(f"as_({name!r}, {written}): no output becomes this: write np.ndarray, list[str], float or the like")
+        raise TypeError(
+            f"as_({name!r}, {written}): no output becomes this: write np.ndarray, list[str], float or the "
+            "like"
+        )
     if parsed.datatype not in (None, tensor.datatype):
-        raise InvalidResponse(f"output {show(name)} has datatype {tensor.datatype}: expected {parsed.datatype} for {written}")
+        raise InvalidResponse(
+            f"output {show(name)} has datatype {tensor.datatype}: expected {parsed.datatype} for {written}"
+        )
     try:  # that of a whole response, such as `pd`, is for no single output
         return reader.read(tensor, str(of_response) if of_response in default_codecs().inputs else None)
     except InvalidRequest as error:
@@ -161,8 +213,8 @@ def rows(self: InferenceResponse, cls: type[T]) -> list[T]:
     """The outputs as rows of a class, each field of which is an output of shape `[N]`.
 
     Args:
-        cls: A class as a model may return it: a msgspec Struct, a dataclass, an attrs class, a TypedDict, a NamedTuple, or a model of
-            pydantic. Outputs that are no field of it are left out.
+        cls: A class as a model may return it: a msgspec Struct, a dataclass, an attrs class, a TypedDict, a
+            NamedTuple, or a model of pydantic. Outputs that are no field of it are left out.
 
     Raises:
         TypeError: A field can be no column.
@@ -173,7 +225,8 @@ def rows(self: InferenceResponse, cls: type[T]) -> list[T]:
         >>> class Score(NamedTuple):
         ...     label: str
         ...     value: float
-        >>> InferenceResponse([Tensor("label", ["a", "b"]), Tensor("value", np.array([0.1, 0.9]))]).rows(Score)
+        >>> outputs = [Tensor("label", ["a", "b"]), Tensor("value", np.array([0.1, 0.9]))]
+        >>> InferenceResponse(outputs).rows(Score)
         [Score(label='a', value=0.1), Score(label='b', value=0.9)]
     """
     row_type: Any = cls
@@ -209,17 +262,24 @@ class Outputs:
         self.only = None if len(declared) > 1 else self.named[0] if declared else ("output_0", None)
         """The name of the only output, and what is declared of it; None if there may be several."""
         self.returned = returned
-        self.rows = returned.request_codec if isinstance(returned.request_codec, Rows) and not codecs.are_extended else None
+        self.rows = (
+            returned.request_codec
+            if isinstance(returned.request_codec, Rows) and not codecs.are_extended
+            else None
+        )
         """What writes the rows of a class; None for other results."""
         self.codecs = codecs
-        self.names_codec = any(written.codec for written in (returned.each, *returned.written)) or any(s.content_type for s in declared)
+        self.names_codec = any(written.codec for written in (returned.each, *returned.written)) or any(
+            s.content_type for s in declared
+        )
         """Whether a declaration or an annotation says by which codec an output is written."""
         self.are_open = not self.names_codec and returned.request_codec is None and not codecs.are_extended
         """Whether arrays, texts and numbers become outputs without a codec."""
 
 
 def parse_return(annotation: Any, codecs: Codecs, *, streams: bool) -> Returned:
-    """What a return annotation says about one output, a tuple of outputs, or the values of a mapping; if it `streams`, about each item."""
+    """What a return annotation says about one output, a tuple of outputs, or the values of a mapping; if it
+    `streams`, about each item."""
     parsed = parse_annotation(annotation)
     args = typing.get_args(parsed.wanted)
     if streams and args and typing.get_origin(parsed.wanted) in _ITERATED:  # such as AsyncGenerator[X, None]
@@ -237,18 +297,26 @@ def parse_return(annotation: Any, codecs: Codecs, *, streams: bool) -> Returned:
     elif origin is tuple:
         is_each = args[1:] == (...,)
         members = list(map(parse_annotation, args[:1] if is_each else args))
-    written = tuple(Written(member.codec or codecs.find_writer(member.wanted), _find_dtype(member.wanted)) for member in members)
+    written = tuple(
+        Written(member.codec or codecs.find_writer(member.wanted), _find_dtype(member.wanted))
+        for member in members
+    )
     is_partial = any(member.declared is not None for member in members)
     if is_each:
         return Returned(each=written[0], is_partial=is_partial)
     named = [member.spec(f"output_{index}") for index, member in enumerate(members)]
     specs = tuple(spec for spec in named if spec is not None)
     # datatypes in annotations count only if all outputs have one
-    return Returned(specs, written) if len(specs) == len(members) else Returned((), written, is_partial=is_partial)
+    return (
+        Returned(specs, written)
+        if len(specs) == len(members)
+        else Returned((), written, is_partial=is_partial)
+    )
 
 
 def _find_dtype(annotation: Any) -> DType | None:
-    """The dtype of the elements of a list, as in `list[int]` and `list[list[int]]`; None if the annotation names none."""
+    """The dtype of the elements of a list, as in `list[int]` and `list[list[int]]`; None if the annotation
+    names none."""
     while typing.get_origin(annotation) in (list, Sequence):
         [annotation] = typing.get_args(annotation)
     return _ELEMENTS.get(annotation) if isinstance(annotation, type) else None

@@ -1,8 +1,10 @@
-"""The requests that wait to share a call, grouped by what they have in common, and when a batch starts. Knows no requests and no clock.
+"""The requests that wait to share a call, grouped by what they have in common, and when a batch starts. Knows
+no requests and no clock.
 
-A group is ready once it is large enough, or one of its requests was held back for long enough. Then one of its requests gets a slot, and
-takes the others along when it starts; until then, more may join. A request is held back for `max_batch_delay`, but at most for half of the
-time that it has left, as `_serving.batch` says. Without a delay, it takes a free slot at once.
+A group is ready once it is large enough, or one of its requests was held back for long enough. Then one of
+its requests gets a slot, and takes the others along when it starts; until then, more may join. A request is
+held back for `max_batch_delay`, but at most for half of the time that it has left, as `_serving.batch` says.
+Without a delay, it takes a free slot at once.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ class BatchSlot(Slot, eq=False):
     request: Any = None  # while it is in a group
     key: Hashable = None  # what it has in common with those that may share its call; None if it runs alone
     rows: int = 0
-    due: float = 0.0  # when it must start at the latest; nothing here watches the clock: the request itself calls `hold_back_no_longer`
+    # when it must start at the latest; nothing here watches the clock: the request itself calls
+    # `hold_back_no_longer`
+    due: float = 0.0
     is_due: bool = False
     group: _Group | None = None  # where it waits
 
@@ -51,7 +55,8 @@ class Batches(Limiter):
         self._groups: dict[Hashable, _Group] = {}
 
     def share(self, slot: BatchSlot, request: object) -> bool:
-        """Let a request in the queue share a call with others that have the same key. True if its turn has come already."""
+        """Let a request in the queue share a call with others that have the same key. True if its turn has
+        come already."""
         with self.lock:
             if slot.state != "waiting":  # it was refused
                 return False
@@ -80,7 +85,8 @@ class Batches(Limiter):
             signal.set()
 
     def _find_next(self) -> Slot | None:
-        """The request that starts a group: of those that are ready, the one whose first request is due first."""
+        """The request that starts a group: of those that are ready, the one whose first request is due
+        first."""
         best: _Group | None = None
         for group in self._groups.values():
             is_ready = group.starter is None and (group.due_count or group.rows >= self.most)
@@ -88,12 +94,14 @@ class Batches(Limiter):
                 best = group
         if best is None:
             return None
-        # the newest request starts the call, as it still runs and need not be woken; if not all fit, the oldest does, which goes first
+        # the newest request starts the call, as it still runs and need not be woken; if not all fit, the
+        # oldest does, which goes first
         best.starter = next(reversed(best.slots)) if best.rows <= self.most else best.first
         return best.starter
 
     def collect(self, slot: BatchSlot, request: object) -> list[Any]:
-        """Begin the call of a request that has a slot, as `Slot.begin` does. Returns those that share it; none if it was given up."""
+        """Begin the call of a request that has a slot, as `Slot.begin` does. Returns those that share it;
+        none if it was given up."""
         with self.lock:
             self.change(slot, "begin")
             if slot.state != "held":

@@ -1,6 +1,8 @@
-"""A callable and its declared inputs -> the `Binding` that calls it with a request. Runs once, at registration. Knows no requests.
+"""A callable and its declared inputs -> the `Binding` that calls it with a request. Runs once, at
+registration. Knows no requests.
 
-First all inputs together, then how the value of each parameter is made of them, and whether it may be missing.
+First all inputs together, then how the value of each parameter is made of them, and whether it may be
+missing.
 """
 
 from __future__ import annotations
@@ -53,7 +55,11 @@ from .signature import (
 
 
 def bind(
-    function: Callable[..., Any], specs: Sequence[TensorSpec], codecs: Codecs, content_type: str | None, optional: Collection[str] = ()
+    function: Callable[..., Any],
+    specs: Sequence[TensorSpec],
+    codecs: Codecs,
+    content_type: str | None,
+    optional: Collection[str] = (),
 ) -> Binding:
     """Decide how each parameter's value is made. A request may leave out the `optional` inputs."""
     label = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
@@ -64,34 +70,52 @@ def bind(
         read, label = read_signature(function, label)
         declared = declared._replace(label=label)
     else:
-        read = inspect.Signature([inspect.Parameter(f"x{index}", inspect.Parameter.POSITIONAL_ONLY) for index in range(len(names))])
+        read = inspect.Signature(
+            [inspect.Parameter(f"x{index}", inspect.Parameter.POSITIONAL_ONLY) for index in range(len(names))]
+        )
     signature = parse_signature(function, read, names, declared)
-    inputs, parameters = take_parameters(signature, _list_known_inputs(signature, optional, declared), declared)
+    inputs, parameters = take_parameters(
+        signature, _list_known_inputs(signature, optional, declared), declared
+    )
     request_reader = _make_request_reader(signature, inputs, declared)
     unnamed = [entry for entry in inputs if entry.reader is None]
     receiver = _find_receiver(signature, unnamed, declared)
     read_each = None if receiver is None else _make_each_reader(receiver, unnamed, declared)
     reader, has_rest = receiver and receiver.reader, receiver is not None and receiver is signature.rest
     if reader is not None and not reader.annotation:
-        inputs = [entry if entry.reader else msgspec.structs.replace(entry, is_unannotated=entry.spec is not None) for entry in inputs]
-    reserved = list_parameter_names(function).difference(entry.name for entry in inputs if entry.reader) if has_rest else frozenset()
+        inputs = [
+            entry if entry.reader else msgspec.structs.replace(entry, is_unannotated=entry.spec is not None)
+            for entry in inputs
+        ]
+    reserved = (
+        list_parameter_names(function).difference(entry.name for entry in inputs if entry.reader)
+        if has_rest
+        else frozenset()
+    )
     if clashing := sorted(reserved.intersection(entry.name for entry in unnamed)):
         raise TypeError(
-            f"{label}: the declared input {clashing[0]!r} has the name of a parameter that is something else: rename one of them"
+            f"{label}: the declared input {clashing[0]!r} has the name of a parameter that is something "
+            "else: rename one of them"
         )
     _check_content_type(request_reader, inputs, declared)
     of_one_request = {p.annotation.wanted for p in signature.plain if p.takes_request}
     bound = Bound(
         entries=inputs,
-        parameters=[*parameters, *(Parameter(entry.name, read_each) for entry in unnamed if read_each and not has_rest)],
+        parameters=[
+            *parameters,
+            *(Parameter(entry.name, read_each) for entry in unnamed if read_each and not has_rest),
+        ],
         codecs=codecs,
         rest=read_each if has_rest else None,
         makes_series=has_rest and reader is not None and reader.is_column,
-        request_reader=request_reader and msgspec.structs.replace(request_reader, order=[entry.name for entry in unnamed]),
+        request_reader=request_reader
+        and msgspec.structs.replace(request_reader, order=[entry.name for entry in unnamed]),
         of_one_request=next((kind for kind in OF_ONE_REQUEST if kind in of_one_request), None),
         reserved=reserved,
         names=frozenset(p.parameter.name for p in signature.plain),
-        is_open=(has_rest or request_reader is not None or signature.takes_request) and not specs and not unnamed,
+        is_open=(has_rest or request_reader is not None or signature.takes_request)
+        and not specs
+        and not unnamed,
         is_untyped=signature.untyped is not None,
         knows_columns=signature.fitted != [] or request_codec is not PandasCodec or len(specs) > 0,
         returned=parse_return(read.return_annotation, codecs, streams=kind_of(function, "thread") in STREAMS),
@@ -100,56 +124,85 @@ def bind(
     return make_binding(bound)
 
 
-def _list_known_inputs(signature: Signature, optional: Collection[str], declared: Declared) -> dict[str, Input]:
-    """The inputs that are known before the parameters are looked at: the declared ones, or the columns of a frame."""
+def _list_known_inputs(
+    signature: Signature, optional: Collection[str], declared: Declared
+) -> dict[str, Input]:
+    """The inputs that are known before the parameters are looked at: the declared ones, or the columns of a
+    frame."""
     specs = {spec.name: spec for spec in declared.specs}
     if len(specs) != len(declared.specs):
-        raise ValueError(f"{declared.label}: two inputs have the same name among {[spec.name for spec in declared.specs]}")
+        raise ValueError(
+            f"{declared.label}: two inputs have the same name among {[spec.name for spec in declared.specs]}"
+        )
     rows = next((p.request_codec for p in signature.plain if isinstance(p.request_codec, Rows)), None)
     if rows is not None:
         if specs:
             raise TypeError(f"{declared.label}: {rows.cls.__name__} declares the inputs: leave inputs= out")
-        return {spec.name: Input(spec.name, spec, content_type=spec.content_type, is_needed=is_needed) for spec, is_needed in rows.inputs}
+        return {
+            spec.name: Input(spec.name, spec, content_type=spec.content_type, is_needed=is_needed)
+            for spec, is_needed in rows.inputs
+        }
     if not specs and declared.request_codec is PandasCodec:
         return {name: Input(name) for name in signature.fitted or ()}
-    return {name: Input(name, spec, content_type=declared.find_type(spec), is_needed=name not in optional) for name, spec in specs.items()}
+    return {
+        name: Input(name, spec, content_type=declared.find_type(spec), is_needed=name not in optional)
+        for name, spec in specs.items()
+    }
 
 
-def _make_request_reader(signature: Signature, inputs: Sequence[Input], declared: Declared) -> RequestReader | None:
+def _make_request_reader(
+    signature: Signature, inputs: Sequence[Input], declared: Declared
+) -> RequestReader | None:
     """The reader of the one parameter that takes all tensors without a parameter of their own."""
     whole = [(p.request_codec, p.annotation.wanted) for p in signature.plain if p.request_codec is not None]
     if not whole:
         return None
     if len(whole) > 1 or signature.rest:
-        raise TypeError(f"{declared.label}: only one parameter, or **inputs, can take all tensors that have no parameter of their own")
+        raise TypeError(
+            f"{declared.label}: only one parameter, or **inputs, can take all tensors that have no "
+            "parameter of their own"
+        )
     codec = whole[0][0]
     if isinstance(codec, Rows):
-        if taken := [spec.name for (spec, _), entry in zip(codec.inputs, inputs, strict=False) if entry.reader]:
-            raise TypeError(f"{declared.label}: {codec.cls.__name__} has a field {taken[0]!r}, and so is a parameter called: rename one")
+        if taken := [
+            spec.name for (spec, _), entry in zip(codec.inputs, inputs, strict=False) if entry.reader
+        ]:
+            raise TypeError(
+                f"{declared.label}: {codec.cls.__name__} has a field {taken[0]!r}, and so is a parameter "
+                "called: rename one"
+            )
         return declared.codecs.make_request_reader(*whole[0], {})
     specs = {entry.name: entry.spec for entry in inputs if entry.spec is not None}
     reader = declared.codecs.make_request_reader(*whole[0], specs)
     for spec in specs.values():
         if spec.pd_dtype is not None:
             try:  # a wrong declaration fails here, and not each request
-                read_column(Tensor(spec.name, np.empty(0, spec.dtype), dict(spec.parameters)), reader.decoders)
+                read_column(
+                    Tensor(spec.name, np.empty(0, spec.dtype), dict(spec.parameters)), reader.decoders
+                )
             except InvalidRequest as error:
                 raise ValueError(f"{declared.label}: {error}") from None
     return reader
 
 
-def _find_receiver(signature: Signature, unnamed: Sequence[Input], declared: Declared) -> ParsedParameter | None:
-    """Decide which of `*inputs` and `**inputs` gets the inputs without a parameter of their own; None if neither does."""
+def _find_receiver(
+    signature: Signature, unnamed: Sequence[Input], declared: Declared
+) -> ParsedParameter | None:
+    """Decide which of `*inputs` and `**inputs` gets the inputs without a parameter of their own; None if
+    neither does."""
     spread, rest = signature.spread, signature.rest
     if rest and not (spread and len(declared.specs) == len(unnamed) == 1):
         return rest
     if signature.takes_request or any(p.request_codec for p in signature.plain):
         return None
     if spread and not unnamed:
-        raise TypeError(f"{declared.label} does not name its inputs: declare them with inputs=[TensorSpec(...)]")
+        raise TypeError(
+            f"{declared.label} does not name its inputs: declare them with inputs=[TensorSpec(...)]"
+        )
     if unnamed and not spread:
         raise TypeError(
-            f"{declared.label} has no parameter for the declared inputs {[entry.name for entry in unnamed]}: rename them or the "
+            f"{declared.label} has no parameter for the declared inputs "
+            f"{[entry.name for entry in unnamed]}: rename them or the "
             "parameters, or take **inputs"
         )
     return spread
@@ -163,13 +216,18 @@ def _make_each_reader(annotated: ParsedParameter, inputs: Sequence[Input], decla
     if annotation.request_codec is not None:
         raise TypeError(f"{declared.label}: {text} is for a whole request: give it a parameter of its own")
     if annotated.reader is None:
-        raise TypeError(f"{declared.label}: no tensor can become {inspect.formatannotation(annotation.wanted)}: annotate np.ndarray")
+        raise TypeError(
+            f"{declared.label}: no tensor can become {inspect.formatannotation(annotation.wanted)}: "
+            "annotate np.ndarray"
+        )
     other = apply_declaration(Input(""), annotated.reader, declared)
     by_name = {entry.name: apply_declaration(entry, annotated.reader, declared) for entry in inputs}
 
     def read(tensor: Tensor, of_request: str | None) -> Any:
         if datatype is not None and tensor.datatype != datatype:
-            raise InvalidRequest(f"input {show(tensor.name)} has datatype {tensor.datatype}: expected {datatype}")
+            raise InvalidRequest(
+                f"input {show(tensor.name)} has datatype {tensor.datatype}: expected {datatype}"
+            )
         return by_name.get(tensor.name, other).read(tensor, of_request)
 
     return read
@@ -182,28 +240,40 @@ def _check_content_type(reader: RequestReader | None, inputs: Sequence[Input], d
     else:
         fits = content_type is None or reader is None or any(entry.reader for entry in inputs)
     if not fits:
-        raise TypeError(f"{declared.label} has no parameter for content_type={content_type!r}: add one without annotation, or leave it out")
+        raise TypeError(
+            f"{declared.label} has no parameter for content_type={content_type!r}: add one without "
+            "annotation, or leave it out"
+        )
 
 
 _READABLE: Final = (
-    "annotate np.ndarray, float, int, bool, str, list[str], list[bytes], list[datetime], torch.Tensor, pd.DataFrame, "
+    "annotate np.ndarray, float, int, bool, str, list[str], list[bytes], list[datetime], torch.Tensor, "
+    "pd.DataFrame, "
     "InferenceRequest or InferenceContext, name a codec in Annotated, or bind a value with functools.partial"
 )
 
 
-def take_parameters(signature: Signature, inputs: dict[str, Input], declared: Declared) -> tuple[Sequence[Input], Sequence[Parameter]]:
-    """All inputs, and how the value of each plain parameter is made, but for those that always have their default."""
+def take_parameters(
+    signature: Signature, inputs: dict[str, Input], declared: Declared
+) -> tuple[Sequence[Input], Sequence[Parameter]]:
+    """All inputs, and how the value of each plain parameter is made, but for those that always have their
+    default."""
     parameters: list[Parameter] = []
     for annotated, name in zip(signature.plain, signature.names, strict=True):
         kind, entry, parameter = annotated.parameter.kind, *_take_parameter(annotated, name, inputs, declared)
         inputs = inputs if entry is None else {**inputs, entry.name: entry}
         # parameters before `*inputs` cannot be passed by keyword
-        is_by_position = kind is inspect.Parameter.POSITIONAL_ONLY or (signature.spread and kind is not inspect.Parameter.KEYWORD_ONLY)
+        is_by_position = kind is inspect.Parameter.POSITIONAL_ONLY or (
+            signature.spread and kind is not inspect.Parameter.KEYWORD_ONLY
+        )
         if is_by_position or parameter.from_ is not take_default:
-            parameters.append(parameter._replace(keyword=None if is_by_position else annotated.parameter.name))
+            parameters.append(
+                parameter._replace(keyword=None if is_by_position else annotated.parameter.name)
+            )
     scalars = {name: entry for name, entry in inputs.items() if entry.is_scalar}
     columns = signature.fitted or ()
-    if set(columns) == inputs.keys() - scalars.keys():  # they are taken in the order of the frame of the training
+    # they are taken in the order of the frame of the training
+    if set(columns) == inputs.keys() - scalars.keys():
         inputs = {name: inputs[name] for name in columns} | scalars
     return list(inputs.values()), parameters
 
@@ -211,7 +281,8 @@ def take_parameters(signature: Signature, inputs: dict[str, Input], declared: De
 def _take_parameter(
     annotated: ParsedParameter, name: str, inputs: Mapping[str, Input], declared: Declared
 ) -> tuple[Input | None, Parameter]:
-    """Decide how the value of one parameter is made. Returns its input, if it has one of its own or declares one, and that."""
+    """Decide how the value of one parameter is made. Returns its input, if it has one of its own or declares
+    one, and that."""
     parameter, annotation, request_codec, reader = annotated
     spec = _find_own_spec(annotated, name, declared)
     name = name if spec is None else spec.name
@@ -221,10 +292,16 @@ def _take_parameter(
     if request_codec is not None:
         return (None if spec is None else entry), Parameter(name, from_=take_unnamed)
     if annotated.takes_request:
-        return None, Parameter(name, from_=take_request if annotation.wanted is InferenceRequest else take_context)
+        return None, Parameter(
+            name, from_=take_request if annotation.wanted is InferenceRequest else take_context
+        )
     is_left_out = declared.specs and name not in inputs and not annotated.is_scalar
     if is_left_out and not annotated.is_optional:
-        frame = '; if it takes a data frame of all of them, write content_type="pd"' if len(declared.specs) > 1 else ""
+        frame = (
+            '; if it takes a data frame of all of them, write content_type="pd"'
+            if len(declared.specs) > 1
+            else ""
+        )
         raise TypeError(
             f"{declared.label}: parameter {parameter.name!r} is not among the declared inputs "
             f"{[spec.name for spec in declared.specs]}: declare it, rename it, or give it a default{frame}"
@@ -251,7 +328,10 @@ def _find_own_spec(annotated: ParsedParameter, name: str, declared: Declared) ->
     if not is_untyped and (request_codec is not None or annotation.wanted in OF_ONE_REQUEST):
         if declared.specs:
             return None
-        raise TypeError(f"{declared.label}: {parameter.name!r} is no single tensor, so a TensorSpec declares nothing there: use inputs=")
+        raise TypeError(
+            f"{declared.label}: {parameter.name!r} is no single tensor, so a TensorSpec declares nothing "
+            "there: use inputs="
+        )
     if declared.specs:
         raise TypeError(f"{declared.label} is declared twice, by inputs= and by Annotated: use one of them")
     return spec
@@ -260,20 +340,29 @@ def _find_own_spec(annotated: ParsedParameter, name: str, declared: Declared) ->
 def _take_tensor(entry: Input, reader: Reader, default: Any, declared: Declared) -> tuple[Input, Parameter]:
     name, is_unannotated = entry.name, entry.spec is not None and not reader.annotation
     taken = msgspec.structs.replace(
-        entry, reader=reader, is_needed=default is inspect.Parameter.empty, content_type=reader.content_type, is_unannotated=is_unannotated
+        entry,
+        reader=reader,
+        is_needed=default is inspect.Parameter.empty,
+        content_type=reader.content_type,
+        is_unannotated=is_unannotated,
     )
     if reader.scalar is None:
-        return taken, Parameter(name, reader.read, default, take_array if reader.default is get_array else take_tensor)
+        return taken, Parameter(
+            name, reader.read, default, take_array if reader.default is get_array else take_tensor
+        )
     if name in OF_PROTOCOL and entry.spec is None:
         raise TypeError(
-            f"{declared.label}: the protocol itself uses the parameter {name!r} of a request, so a scalar of this name never gets "
-            f"its value: rename it, or take `context: InferenceContext` and read context.parameters.get({name!r})"
+            f"{declared.label}: the protocol itself uses the parameter {name!r} of a request, so a scalar "
+            "of this name never gets "
+            "its value: rename it, or take `context: InferenceContext` and read "
+            f"context.parameters.get({name!r})"
         )
     return taken, Parameter(name, reader.read, default, functools.partial(take_scalar, reader.scalar))
 
 
 def apply_declaration(entry: Input, reader: Reader, declared: Declared) -> Reader:
-    """The reader of an input, for the declared content type if there is one. The annotation says which are allowed."""
+    """The reader of an input, for the declared content type if there is one. The annotation says which are
+    allowed."""
     name, spec, content_type = entry.name, entry.spec, declared.find_type(entry.spec)
     if spec is None and reader.scalar is not None:
         return reader  # the content type that is declared for all is for those that are declared
@@ -281,7 +370,8 @@ def apply_declaration(entry: Input, reader: Reader, declared: Declared) -> Reade
         _check_datatype(entry, reader.datatypes, reader.annotation, declared)
         if reader.scalar is not None and any(size not in (1, -1) for size in spec.shape):
             raise TypeError(
-                f"{declared.label}: input {name!r} is declared with shape {list(spec.shape)}: declare [1] for {reader.annotation}"
+                f"{declared.label}: input {name!r} is declared with shape {list(spec.shape)}: declare [1] "
+                f"for {reader.annotation}"
             )
         if reader.is_column:
             reader = declared.codecs.make_column_reader(reader.annotation, spec)
@@ -290,7 +380,8 @@ def apply_declaration(entry: Input, reader: Reader, declared: Declared) -> Reade
     default = reader.by_content_type.get(content_type)
     if default is None:
         raise TypeError(
-            f"{declared.label}: the content_type {content_type!r} that is declared for {name!r} cannot become {reader.annotation}: "
+            f"{declared.label}: the content_type {content_type!r} that is declared for {name!r} cannot "
+            f"become {reader.annotation}: "
             f"declare {', '.join(reader.by_content_type)}, or leave it out"
         )
     return msgspec.structs.replace(reader, default=default, content_type=content_type)
@@ -299,7 +390,8 @@ def apply_declaration(entry: Input, reader: Reader, declared: Declared) -> Reade
 def _check_datatype(entry: Input, datatypes: Collection[str], annotation: str, declared: Declared) -> None:
     if datatypes and entry.spec is not None and entry.spec.datatype not in datatypes:
         raise TypeError(
-            f"{declared.label}: input {entry.name!r} is declared with datatype {entry.spec.datatype}, which cannot become {annotation}: "
+            f"{declared.label}: input {entry.name!r} is declared with datatype {entry.spec.datatype}, which "
+            f"cannot become {annotation}: "
             f"declare {' or '.join(datatypes)}, or annotate another type"
         )
 
@@ -311,9 +403,12 @@ def _check_readable(annotated: ParsedParameter, declared: Declared) -> None:
         return
     instead, why = find_instead(annotated.annotation.wanted, declared.codecs), "which no tensor can become"
     if unreadable is not None:
-        instead = "annotate " + {"str_": "list[str]", "datetime64": "list[datetime]"}.get(unreadable, "np.ndarray")
+        instead = "annotate " + {"str_": "list[str]", "datetime64": "list[datetime]"}.get(
+            unreadable, "np.ndarray"
+        )
         why = f"but no tensor has elements of numpy's {unreadable}"
     if instead is not None or not annotated.is_optional:
         raise TypeError(
-            f"{declared.label}: parameter {annotated.parameter.name!r} is annotated {annotated.text}, {why}: {instead or _READABLE}"
+            f"{declared.label}: parameter {annotated.parameter.name!r} is annotated {annotated.text}, "
+            f"{why}: {instead or _READABLE}"
         )

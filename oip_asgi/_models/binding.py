@@ -1,7 +1,8 @@
-"""Checks the inputs of a request against what a callable takes, and makes its arguments of them. Knows no annotations and no models.
+"""Checks the inputs of a request against what a callable takes, and makes its arguments of them. Knows no
+annotations and no models.
 
-A wrong name, datatype, shape or range is 400 here; what fits is `TensorSpec.takes`, `fits` and `find_outside`. Nothing here calls the
-callable.
+A wrong name, datatype, shape or range is 400 here; what fits is `TensorSpec.takes`, `fits` and
+`find_outside`. Nothing here calls the callable.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class Accepted(Protocol):
 
 
 class Input(msgspec.Struct, frozen=True, eq=False):
-    """One input: what `inputs=` or an annotation declares of it, and the reader of its parameter, None if it has no parameter of its own.
+    """One input: what `inputs=` or an annotation declares of it, and the reader of its parameter, None if it
+    has no parameter of its own.
 
     If it `is_needed`, a request must have it. A scalar may be among the request's parameters instead.
     """
@@ -59,7 +61,8 @@ class Input(msgspec.Struct, frozen=True, eq=False):
     """The content type with which it is read if a request names no other."""
     is_needed: bool = True
     is_unannotated: bool = False
-    """True if it is declared and its parameter has no annotation: the content type of a request decides which Python type it becomes."""
+    """True if it is declared and its parameter has no annotation: the content type of a request decides which
+    Python type it becomes."""
 
     @property
     def is_scalar(self) -> bool:
@@ -78,7 +81,9 @@ class Input(msgspec.Struct, frozen=True, eq=False):
         return replace(spec, content_type=self.content_type, labels=None, format=None)
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.reader.annotation}" if self.reader and self.reader.annotation else self.name
+        return (
+            f"{self.name}: {self.reader.annotation}" if self.reader and self.reader.annotation else self.name
+        )
 
 
 Read: TypeAlias = Callable[[Tensor, str | None], Any]
@@ -99,11 +104,15 @@ def take_tensor(accepted: Accepted, name: str, read: Read | None, default: Any) 
 
 
 def take_scalar(kind: type, accepted: Accepted, name: str, read: Read | None, default: Any) -> Any:
-    """Take the one element of the tensor `name`, else the request's parameter of this name, else the default."""
+    """Take the one element of the tensor `name`, else the request's parameter of this name, else the
+    default."""
     parameters, tensor = accepted.request.parameters, accepted.tensors.get(name)
     if name not in parameters or name in OF_PROTOCOL:
         if tensor is None and default is inspect.Parameter.empty:
-            raise InvalidRequest(f"missing input {show(name)}: send it as an input of shape [1], or among the request's parameters")
+            raise InvalidRequest(
+                f"missing input {show(name)}: send it as an input of shape [1], or among the request's "
+                "parameters"
+            )
         return take_tensor(accepted, name, read, default)
     if tensor is not None:
         raise InvalidRequest(f"{show(name)} is there twice: as an input and in the request's parameters")
@@ -116,11 +125,14 @@ def take_unnamed(accepted: Accepted, *_: Any) -> Any:
     if rows is not None and OBJECTS in accepted.tensors:
         return rows.choose(list_made(accepted.tensors[OBJECTS]))
     assert reader is not None  # a signature with such a parameter has one
-    return reader.read([tensor for name, tensor in accepted.tensors.items() if name not in named], accepted.request)
+    return reader.read(
+        [tensor for name, tensor in accepted.tensors.items() if name not in named], accepted.request
+    )
 
 
 def take_request(accepted: Accepted, *_: Any) -> InferenceRequest:
-    """Take the request. Its inputs are the accepted tensors, which may have another shape than those that came."""
+    """Take the request. Its inputs are the accepted tensors, which may have another shape than those that
+    came."""
     request, rows = accepted.request, accepted.binding.rows
     if rows is not None and OBJECTS in accepted.tensors:
         return rows.as_json.write_columns(request)
@@ -143,7 +155,8 @@ _PLAIN: Final = frozenset((take_array, take_context, take_default, take_request)
 
 
 class Parameter(NamedTuple):
-    """How one argument is made: `from_` takes it from a call, with the name of its tensor, what reads that, and what stands in for it."""
+    """How one argument is made: `from_` takes it from a call, with the name of its tensor, what reads that,
+    and what stands in for it."""
 
     name: str
     read: Read | None = None
@@ -160,20 +173,24 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     codecs: Codecs
     is_open: bool
     rest: Read | None = None
-    """Reads each tensor for `**inputs`, which gets those without a parameter of their own; None without such a parameter."""
+    """Reads each tensor for `**inputs`, which gets those without a parameter of their own; None without such
+    a parameter."""
     makes_series: bool = False
     """Whether each tensor for `**inputs` becomes a `pd.Series`."""
     request_reader: RequestReader | None = None
     """Reads all tensors that go to one parameter, such as a data frame; None without such a parameter."""
     of_one_request: type | None = None
-    """The type of a parameter that takes more of a request than its tensors; None without such a parameter."""
+    """The type of a parameter that takes more of a request than its tensors; None without such a
+    parameter."""
     reserved: frozenset[str] = frozenset()
     names: frozenset[str] = frozenset()
     """The names of the callable's parameters."""
     is_untyped: bool = False
-    """Whether one parameter has no annotation, so that it can take either one tensor or all of them, such as a data frame."""
+    """Whether one parameter has no annotation, so that it can take either one tensor or all of them, such as
+    a data frame."""
     knows_columns: bool = True
-    """False for an estimator that would take any columns of a data frame, in any order: neither it nor a declaration names them."""
+    """False for an estimator that would take any columns of a data frame, in any order: neither it nor a
+    declaration names them."""
     flags_ranges: bool = False
     """Whether values outside of a declared range are answered and flagged. If not, they are refused."""
     returned: Returned = msgspec.field(default_factory=Returned)
@@ -181,7 +198,8 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Binding(Bound, frozen=True, kw_only=True, eq=False):
-    """How a callable is called: what was decided of it, and what follows from that for each request. `make_binding` makes it."""
+    """How a callable is called: what was decided of it, and what follows from that for each request.
+    `make_binding` makes it."""
 
     inputs: tuple[TensorSpec, ...]
     """What metadata says of the inputs of which something is known."""
@@ -190,14 +208,16 @@ class Binding(Bound, frozen=True, kw_only=True, eq=False):
     scalars: frozenset[str]
     """The names of the inputs that may be among the request's parameters."""
     refused: frozenset[str]
-    """The names of the callable's parameters that a request may send as inputs, but not among its own parameters."""
+    """The names of the callable's parameters that a request may send as inputs, but not among its own
+    parameters."""
     read_alone: frozenset[str]
     """The names of the scalars, if these are all that is read of the request's parameters."""
     takes_any_key: bool
-    """Whether each key of a flat object is an input: for a data frame that takes any name, or where nothing reads the request's
-    parameters; for `**inputs` alone."""
+    """Whether each key of a flat object is an input: for a data frame that takes any name, or where nothing
+    reads the request's parameters; for `**inputs` alone."""
     is_plain: bool
-    """Whether all its arguments are arrays as they came, or the request itself, of which no element is looked at."""
+    """Whether all its arguments are arrays as they came, or the request itself, of which no element is looked
+    at."""
     most_on_loop: int
     """Bytes of a body up to which the event loop decodes it, whatever it holds."""
     takes_frame: bool
@@ -207,7 +227,8 @@ class Binding(Bound, frozen=True, kw_only=True, eq=False):
     named: frozenset[str]
     """The names of the tensors that have a parameter of their own."""
     columns: frozenset[str]
-    """The names of the tensors that are read as a `pd.Series`. As columns of a frame, only these may differ from what is declared."""
+    """The names of the tensors that are read as a `pd.Series`. As columns of a frame, only these may differ
+    from what is declared."""
     may_be_null: frozenset[str]
     """The names of the tensors with None as their default, for which null stands in a flat object."""
     required: frozenset[str]
@@ -220,7 +241,10 @@ class Binding(Bound, frozen=True, kw_only=True, eq=False):
     def check_number(self, inputs: int) -> None:
         """Refuse a request with more inputs than it may have."""
         if self.is_open and (self.takes_frame or self.makes_series) and inputs > MAX_COLUMNS:
-            raise InvalidRequest(f"the request has {inputs} columns: expected {MAX_COLUMNS} at most, as the model does not declare them")
+            raise InvalidRequest(
+                f"the request has {inputs} columns: expected {MAX_COLUMNS} at most, as the model does not "
+                "declare them"
+            )
         if inputs > MAX_TENSORS:
             raise InvalidRequest(f"the request has {inputs} inputs: expected {MAX_TENSORS} at most")
 
@@ -232,7 +256,13 @@ class Binding(Bound, frozen=True, kw_only=True, eq=False):
         self._check_content_type(content_type)
         is_for_tensor, name = content_type in self.codecs.inputs, self._single_input
         # MLServer's clients choose the name of the only tensor in requests of `np` and `str`
-        if name is not None and is_for_tensor and content_type in self.codecs.requests and len(inputs) == 1 and inputs[0].name != name:
+        if (
+            name is not None
+            and is_for_tensor
+            and content_type in self.codecs.requests
+            and len(inputs) == 1
+            and inputs[0].name != name
+        ):
             inputs = [make_tensor(name, inputs[0].array, inputs[0].parameters)]
         try:
             return self.accept_inputs(inputs, content_type)
@@ -240,7 +270,8 @@ class Binding(Bound, frozen=True, kw_only=True, eq=False):
             if self.request_reader is not None or is_for_tensor:
                 raise
             raise InvalidRequest(
-                f"{error}; with the content_type {show(content_type)} the model takes one column for each of its parameters "
+                f"{error}; with the content_type {show(content_type)} the model takes one column for each "
+                "of its parameters "
                 f"({self._list_parameters()})"
             ) from None
 
@@ -264,22 +295,33 @@ class Binding(Bound, frozen=True, kw_only=True, eq=False):
                         tensor = make_tensor(name, array, tensor.parameters)
                 dtype = array.dtype
                 if (dtype is not spec.dtype and dtype != spec.dtype) or not spec.fits(array.shape):
-                    column = _widen(tensor, spec) if spec.takes(dtype) and spec.fits(array.shape) else self._fit_column(tensor, spec)
+                    column = (
+                        _widen(tensor, spec)
+                        if spec.takes(dtype) and spec.fits(array.shape)
+                        else self._fit_column(tensor, spec)
+                    )
                     wrong, tensor = (wrong or name, tensor) if column is None else (wrong, column)
             tensors[name] = tensor
         if not present == len(required) == len(tensors) == len(inputs):
             self._check_names(inputs)
         if wrong is not None:
             raise _make_unfit_error(
-                tensors[wrong], specs[wrong], is_column=self.rows is None and self.request_reader is not None and wrong not in self.named
+                tensors[wrong],
+                specs[wrong],
+                is_column=self.rows is None and self.request_reader is not None and wrong not in self.named,
             )
         if self._ranged and not self.flags_ranges:
             self._check_ranges(tensors)
         return tensors
 
     def list_outside(self, tensors: Mapping[str, Tensor]) -> list[str]:
-        """The names of the tensors that have a value outside of the declared range, of a model that is called with them nevertheless."""
-        return [name for name, spec in self._ranged.items() if name in tensors and spec.find_outside(tensors[name].array) is not None]
+        """The names of the tensors that have a value outside of the declared range, of a model that is called
+        with them nevertheless."""
+        return [
+            name
+            for name, spec in self._ranged.items()
+            if name in tensors and spec.find_outside(tensors[name].array) is not None
+        ]
 
     def _check_ranges(self, tensors: Mapping[str, Tensor]) -> None:
         for name, spec in self._ranged.items():
@@ -287,13 +329,20 @@ class Binding(Bound, frozen=True, kw_only=True, eq=False):
             if outside is not None:
                 index, value = outside
                 place = describe_place(tensors[name].shape, index)
-                raise InvalidRequest(f"input {show(name)}, {place}: {value} is out of range: expected {spec.describe_range()}")
+                raise InvalidRequest(
+                    f"input {show(name)}, {place}: {value} is out of range: expected {spec.describe_range()}"
+                )
 
     def _fit_column(self, tensor: Tensor, spec: TensorSpec) -> Tensor | None:
-        """The tensor as a column of a data frame: reshaped from `[N, 1]`, or with missing values. None if it does not fit."""
-        if tensor.name in self.named - self.columns or (self.request_reader is None and spec.pd_dtype is None):
+        """The tensor as a column of a data frame: reshaped from `[N, 1]`, or with missing values. None if it
+        does not fit."""
+        if tensor.name in self.named - self.columns or (
+            self.request_reader is None and spec.pd_dtype is None
+        ):
             return None
-        column = write_objects(make_tensor(tensor.name, spec.to_declared_rank(tensor.array), tensor.parameters), spec)
+        column = write_objects(
+            make_tensor(tensor.name, spec.to_declared_rank(tensor.array), tensor.parameters), spec
+        )
         column.parameters = spec.complete(column.parameters)
         is_fit = spec.takes(column.array.dtype) or holds_missing(column, spec.dtype)
         return column if is_fit and spec.fits(column.shape) else None
@@ -311,28 +360,36 @@ class Binding(Bound, frozen=True, kw_only=True, eq=False):
                 expected = describe_expected(names, find_near(name, names)) if names else "expected no inputs"
                 raise InvalidRequest(f"unknown input {show(name)}: {expected}")
             if name in self.reserved:
-                raise InvalidRequest(f"unknown input {show(name)}: the model uses this name for something else")
+                raise InvalidRequest(
+                    f"unknown input {show(name)}: the model uses this name for something else"
+                )
         if not self.required <= seen:
             raise InvalidRequest(
-                f"missing input {_list_inputs(self.required - seen)}: expected {_list_inputs(self.required)}, but got {_list_inputs(seen)}"
+                f"missing input {_list_inputs(self.required - seen)}: expected "
+                f"{_list_inputs(self.required)}, but got {_list_inputs(seen)}"
             )
 
     def _check_content_type(self, content_type: str) -> None:
         reader, codecs = self.request_reader, self.codecs
         if not self.knows_columns:
             raise InvalidRequest(
-                f"the request has the content_type {show(content_type)}, but the model does not know the names of its columns, so it would "
+                f"the request has the content_type {show(content_type)}, but the model does not know the "
+                "names of its columns, so it would "
                 "take any, in any order: leave it out, and send one tensor of all columns"
             )
         if reader is not None and content_type != reader.codec.content_type:
             raise InvalidRequest(
-                f"the request has the content_type {show(content_type)}, which cannot become {reader.annotation}, "
+                f"the request has the content_type {show(content_type)}, which cannot become "
+                f"{reader.annotation}, "
                 f"as the model takes it: expected {reader.codec.content_type}, or none"
             )
-        is_refused = reader is None and content_type in codecs.request_only and content_type not in codecs.of_columns
+        is_refused = (
+            reader is None and content_type in codecs.request_only and content_type not in codecs.of_columns
+        )
         if is_refused and (self.named or self.rest):
             raise InvalidRequest(
-                f"the request has the content_type {show(content_type)}, which makes one value of all inputs, but the model takes "
+                f"the request has the content_type {show(content_type)}, which makes one value of all "
+                "inputs, but the model takes "
                 f"{self._list_parameters()}: leave it out"
             )
 
@@ -364,7 +421,9 @@ def make_binding(bound: Bound) -> Binding:
     scalars = frozenset(entry.name for entry in entries if entry.is_scalar)
     tensors = [entry.name for entry in entries if entry.name not in scalars]
     named = frozenset(entry.name for entry in entries if entry.reader is not None)
-    columns = frozenset(entry.name for entry in entries if entry.reader is not None and entry.reader.is_column)
+    columns = frozenset(
+        entry.name for entry in entries if entry.reader is not None and entry.reader.is_column
+    )
     takes_rest, takes_all, is_alone = rest is not None, reader is not None, kind is None
     takes_any = takes_rest or takes_all or kind is InferenceRequest
     reads_others = takes_rest or not is_alone
@@ -378,14 +437,16 @@ def make_binding(bound: Bound) -> Binding:
         scalars=scalars,
         refused=frozenset() if reads_others else bound.names - scalars,
         read_alone=frozenset() if reads_others else scalars,
-        takes_any_key=(takes_all and (bound.is_open or is_alone)) or (takes_rest and is_alone and not entries),
+        takes_any_key=(takes_all and (bound.is_open or is_alone))
+        or (takes_rest and is_alone and not entries),
         most_on_loop=LOOP_COLUMNS if bound.makes_series or (takes_frame and rows is None) else LOOP_BYTES,
         takes_frame=takes_frame,
         is_plain=not (takes_rest or ranged) and {each.from_ for each in bound.parameters} <= _PLAIN,
         rows=rows,
         named=named,
         columns=columns,
-        may_be_null=frozenset(each.name for each in bound.parameters if each.default is None) & named - columns,
+        may_be_null=frozenset(each.name for each in bound.parameters if each.default is None)
+        & named - columns,
         required=frozenset(entry.name for entry in entries if entry.is_needed) - scalars,
         _specs=declared,
         _ranged=ranged,
@@ -395,20 +456,30 @@ def make_binding(bound: Bound) -> Binding:
 
 
 def _widen(tensor: Tensor, spec: TensorSpec) -> Tensor:
-    """A tensor of another datatype than the declared one, which estimators take if it is one of numpy's. A column of numbers in which all
-    are missing has no datatype of its own: it is one of floats."""
+    """A tensor of another datatype than the declared one, which estimators take if it is one of numpy's. A
+    column of numbers in which all are missing has no datatype of its own: it is one of floats."""
     is_missing = (
-        spec.is_number and tensor.array.dtype.hasobject and {*tensor.array.ravel()} == {MISSING.get(tensor.parameters.get("content_type"))}
+        spec.is_number
+        and tensor.array.dtype.hasobject
+        and {*tensor.array.ravel()} == {MISSING.get(tensor.parameters.get("content_type"))}
     )
     array = np.full(tensor.shape, np.nan) if is_missing else spec.to_number(widen(tensor.array))
-    return tensor if array is tensor.array else make_tensor(tensor.name, array, {} if is_missing else tensor.parameters)
+    return (
+        tensor
+        if array is tensor.array
+        else make_tensor(tensor.name, array, {} if is_missing else tensor.parameters)
+    )
 
 
 def _make_unfit_error(tensor: Tensor, spec: TensorSpec, *, is_column: bool) -> InvalidRequest:
     if tensor.array.dtype != spec.dtype:
         hint = f"; {explain_column(tensor, spec)}" if is_column else ""
-        return InvalidRequest(f"input {show(tensor.name)} has datatype {tensor.datatype}: expected {spec.datatype}{hint}")
-    return InvalidRequest(f"input {show(tensor.name)} has shape {list(tensor.shape)}: expected {list(spec.shape)}")
+        return InvalidRequest(
+            f"input {show(tensor.name)} has datatype {tensor.datatype}: expected {spec.datatype}{hint}"
+        )
+    return InvalidRequest(
+        f"input {show(tensor.name)} has shape {list(tensor.shape)}: expected {list(spec.shape)}"
+    )
 
 
 def _list_inputs(names: Set[str]) -> str:

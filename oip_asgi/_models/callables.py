@@ -11,9 +11,10 @@ from typing import Any, Final, Literal, TypeAlias
 from .._protocol.errors import ModelFault
 
 Kind: TypeAlias = Literal["thread", "inline", "async", "stream", "async stream"]
-"""How a model's function runs. A `def` runs in a worker thread: on the event loop it would hold up all other requests and health probes.
-It runs there, inline, only if its user says so. Under WSGI it runs in the server's own thread, unless it has a timeout. A generator's items
-are made in worker threads too. A coroutine function and an async generator run on the event loop."""
+"""How a model's function runs. A `def` runs in a worker thread: on the event loop it would hold up all other
+requests and health probes. It runs there, inline, only if its user says so. Under WSGI it runs in the
+server's own thread, unless it has a timeout. A generator's items are made in worker threads too. A coroutine
+function and an async generator run on the event loop."""
 
 
 STREAMS: Final[frozenset[Kind]] = frozenset({"stream", "async stream"})
@@ -32,7 +33,8 @@ def find_owner(function: Callable[..., Any]) -> object:
 
 
 def split_method(function: Callable[..., Any]) -> tuple[object, str]:
-    """The owner of a method, as `find_owner` has it, and the method's name; the name is "" where there is none."""
+    """The owner of a method, as `find_owner` has it, and the method's name; the name is "" where there is
+    none."""
     return find_owner(function), getattr(unwrap_partial(function), "__name__", "")
 
 
@@ -57,7 +59,8 @@ def find_place(function: Callable[..., Any]) -> str:
 
 
 def find_description(function: Callable[..., Any]) -> str:
-    """The docstring of a function, up to a form feed, as FastAPI has it; of an object with `__call__`, that of its class."""
+    """The docstring of a function, up to a form feed, as FastAPI has it; of an object with `__call__`, that
+    of its class."""
     return (inspect.getdoc(unwrap_partial(function)) or "").partition("\f")[0].strip()
 
 

@@ -1,7 +1,8 @@
-"""What an estimator or a booster says of itself in its own attributes: its columns, its width, its classes and its categories.
+"""What an estimator or a booster says of itself in its own attributes: its columns, its width, its classes
+and its categories.
 
-Knows the names that their libraries have for that, and imports none of them. What its steps would take is not asked: a declaration, such
-as `specs_of(X)`, says that, and what the model itself refuses is 400.
+Knows the names that their libraries have for that, and imports none of them. What its steps would take is not
+asked: a declaration, such as `specs_of(X)`, says that, and what the model itself refuses is 400.
 """
 
 from __future__ import annotations
@@ -18,7 +19,16 @@ from .._codecs.column_writing import column_to_tensor
 from .._protocol.datatypes import Array
 from .._protocol.specs import OpenSpec, TensorSpec
 from .callables import find_owner, split_method, unwrap_partial
-from .columns import PROBABILITIES, find_categories, find_library, find_width, is_catboost, list_columns, list_parts, make_categories
+from .columns import (
+    PROBABILITIES,
+    find_categories,
+    find_library,
+    find_width,
+    is_catboost,
+    list_columns,
+    list_parts,
+    make_categories,
+)
 
 
 class Declaration(NamedTuple):
@@ -37,7 +47,8 @@ _METHODS: Final = _LABELED | {"predict", "decision_function", "transform", "scor
 
 
 def declare(function: Callable[..., Any], *, has_frames: bool) -> Declaration | None:
-    """What is known of the inputs and outputs of a method of a fitted model. None for other functions, and if nothing is known.
+    """What is known of the inputs and outputs of a method of a fitted model. None for other functions, and if
+    nothing is known.
 
     Raises:
         ValueError: It cannot be served without a declaration; the text says what to write.
@@ -48,8 +59,10 @@ def declare(function: Callable[..., Any], *, has_frames: bool) -> Declaration | 
         return None
     if columns and not has_frames:
         raise ValueError(
-            f"the {type(model).__name__} was fitted with a data frame, which needs pandas: pip install pandas; or, to take one "
-            f'array, of which nothing checks the order, write inputs=[TensorSpec("X", "FP64", [-1, {len(columns)}])]'
+            f"the {type(model).__name__} was fitted with a data frame, which needs pandas: pip install "
+            "pandas; or, to take one "
+            'array, of which nothing checks the order, write inputs=[TensorSpec("X", "FP64", [-1, '
+            f"{len(columns)}])]"
         )
     outputs = _declare_classes(model) if method in _LABELED else ()
     parts = list_parts(model)
@@ -58,17 +71,23 @@ def declare(function: Callable[..., Any], *, has_frames: bool) -> Declaration | 
     width, name = find_width(model), next(iter(inspect.signature(function).parameters), "X")
     if width:
         zeros = None if any(map(_may_take_texts, parts)) else [0.0] * width
-        return Declaration([OpenSpec(name, "FP64", [-1, width], other_datatypes="numbers", example=zeros)], outputs, None)
-    if any(hasattr(part, "separator") or getattr(part, "input_type", None) == "dict" for part in parts):  # which takes a list of dicts
+        return Declaration(
+            [OpenSpec(name, "FP64", [-1, width], other_datatypes="numbers", example=zeros)], outputs, None
+        )
+    # which takes a list of dicts
+    if any(hasattr(part, "separator") or getattr(part, "input_type", None) == "dict" for part in parts):
         return Declaration([TensorSpec(name, "BYTES", [-1], "pd_json", example=["{}"])], outputs, None)
     return Declaration((), outputs, None) if outputs else None
 
 
 def _declare_classes(model: Any) -> Sequence[TensorSpec]:
-    with suppress(Exception):  # a property may raise anything, and a class may have a name that can be no label
+    # a property may raise anything, and a class may have a name that can be no label
+    with suppress(Exception):
         classes, datatype = model.classes_, PROBABILITIES[find_library(model)]
         if classes.ndim == 1:
-            return [TensorSpec("output_0", datatype, [-1, len(classes)], labels=list(map(str, classes.tolist())))]
+            return [
+                TensorSpec("output_0", datatype, [-1, len(classes)], labels=list(map(str, classes.tolist())))
+            ]
     return ()
 
 
@@ -78,22 +97,31 @@ def is_of_library(function: Callable[..., Any]) -> bool:
 
 
 def takes_columns(function: Callable[..., Any], inputs: Sequence[TensorSpec]) -> bool:
-    """Whether declared inputs are the columns of the frame that an estimator takes, as `specs_of` lists them."""
+    """Whether declared inputs are the columns of the frame that an estimator takes, as `specs_of` lists
+    them."""
     names = {each.name for each in inputs}
-    return len(names) > 1 and is_of_library(function) and names.isdisjoint(inspect.signature(function).parameters)
+    return (
+        len(names) > 1
+        and is_of_library(function)
+        and names.isdisjoint(inspect.signature(function).parameters)
+    )
 
 
 def refuses_request(function: Callable[..., Any], error: BaseException) -> bool:
-    """Whether an error is how a model of these libraries refuses a request. "Not fitted" is an AttributeError too, and none."""
+    """Whether an error is how a model of these libraries refuses a request. "Not fitted" is an AttributeError
+    too, and none."""
     is_refusal = isinstance(error, (ValueError, TypeError)) or find_library(error) in PROBABILITIES
     return is_refusal and not isinstance(error, AttributeError) and is_of_library(function)
 
 
 def has_docstring_of_library(function: Callable[..., Any]) -> bool:
-    """Whether a library wrote the docstring of a method, also one that a method without its own inherits: it describes no model."""
+    """Whether a library wrote the docstring of a method, also one that a method without its own inherits: it
+    describes no model."""
     model, method = split_method(function)
     inherited = [vars(cls).get(method) for cls in type(model).__mro__]
-    written = next((each for each in (unwrap_partial(function), *inherited) if getattr(each, "__doc__", None)), None)
+    written = next(
+        (each for each in (unwrap_partial(function), *inherited) if getattr(each, "__doc__", None)), None
+    )
     return str(getattr(written, "__module__", "")).partition(".")[0] in PROBABILITIES
 
 
@@ -101,14 +129,25 @@ def has_docstring_of_library(function: Callable[..., Any]) -> bool:
 
 
 def _declare_columns(model: Any, columns: list[str], parts: list[Any]) -> list[TensorSpec]:
-    """Columns of any datatype, but for a booster's categories: each with an example, if one is known that the model takes."""
+    """Columns of any datatype, but for a booster's categories: each with an example, if one is known that the
+    model takes."""
     gap, of_booster = _find_gap(model, parts), _declare_categories(model, columns)
     known: dict[str, str | float | None] = {}
     for part in reversed(parts):  # the first step of a column goes before later ones
-        known.update(zip(map(str, getattr(part, "feature_names_in_", ())), map(_find_example, _list_values(part)), strict=False))
+        known.update(
+            zip(
+                map(str, getattr(part, "feature_names_in_", ())),
+                map(_find_example, _list_values(part)),
+                strict=False,
+            )
+        )
     knows_texts = any(isinstance(each, str) for each in known.values())
     is_plain = not any(_may_take_texts(part, knows_texts=knows_texts) for part in parts)
-    examples = {name: each for name, each in {**dict.fromkeys(columns, 0.0), **known}.items() if is_plain or isinstance(each, str)}
+    examples = {
+        name: each
+        for name, each in {**dict.fromkeys(columns, 0.0), **known}.items()
+        if is_plain or isinstance(each, str)
+    }
     return [of_booster.get(name) or _declare_column(name, examples.get(name), gap) for name in columns]
 
 
@@ -128,13 +167,23 @@ def _may_take_texts(part: Any, *, knows_texts: bool = False) -> bool:
     """Whether a part may take something else than numbers, and no attribute says of which columns."""
     is_of_others = hasattr(part, "fit") and find_library(part) not in PROBABILITIES
     is_nameless = not knows_texts and hasattr(part, "categories_") and not hasattr(part, "feature_names_in_")
-    return is_of_others or is_nameless or hasattr(part, "build_analyzer") or getattr(part, "func", None) is not None
+    return (
+        is_of_others
+        or is_nameless
+        or hasattr(part, "build_analyzer")
+        or getattr(part, "func", None) is not None
+    )
 
 
 def _list_values(part: Any) -> list[Array]:
-    """What a part knows of each of its columns: an encoder its categories; an imputer a text of the training, or that it had numbers."""
-    text = ... if getattr(part, "strategy", None) == "constant" else None  # no step behind it need know what it fills in
-    filled = [(text or each) if isinstance(each, str) else 0.0 for each in np.ravel(getattr(part, "statistics_", ()))]
+    """What a part knows of each of its columns: an encoder its categories; an imputer a text of the training,
+    or that it had numbers."""
+    # no step behind it need know what it fills in
+    text = ... if getattr(part, "strategy", None) == "constant" else None
+    filled = [
+        (text or each) if isinstance(each, str) else 0.0
+        for each in np.ravel(getattr(part, "statistics_", ()))
+    ]
     categories = getattr(part, "categories_", None)
     return list(map(np.ravel, categories if isinstance(categories, list) else filled))
 
@@ -146,22 +195,30 @@ def _find_example(values: Array) -> str | float | None:
 
 
 def _find_gap(model: Any, parts: list[Any]) -> str:
-    """The dtype of a column of texts with gaps: they are None if its encoders and imputers know that, else NaN, as pandas reads files."""
+    """The dtype of a column of texts with gaps: they are None if its encoders and imputers know that, else
+    NaN, as pandas reads files."""
     seen: list[Any] = []
     for part in parts:
         known, missing = _list_values(part), getattr(part, "missing_values", ...)
         seen += [each for values in known for each in values.tolist()]
-        has_texts = known and not any(values.dtype.kind == "f" for values in known)  # numbers have NaN in any case
-        if missing is None or has_texts or hasattr(part, "features_"):  # as an indicator of what is missing has them
+        # numbers have NaN in any case
+        has_texts = known and not any(values.dtype.kind == "f" for values in known)
+        # as an indicator of what is missing has them
+        if missing is None or has_texts or hasattr(part, "features_"):
             seen.append(missing)
     has_none = any(each is None for each in seen)
     if has_none and any(isinstance(each, float) and each != each for each in seen):
-        raise _make_ambiguous(model, "may have been fitted with None and with NaN, which are two values to it")
+        raise _make_ambiguous(
+            model, "may have been fitted with None and with NaN, which are two values to it"
+        )
     return "object" if has_none else OBJECTS_WITH_NAN
 
 
 def _make_ambiguous(model: Any, why: str) -> ValueError:
-    return ValueError(f"the {type(model).__name__} {why}: write inputs=specs_of(X), with the frame X that it was fitted with")
+    return ValueError(
+        f"the {type(model).__name__} {why}: write inputs=specs_of(X), with the frame X that it was fitted "
+        "with"
+    )
 
 
 def _declare_categories(model: Any, columns: list[str]) -> Mapping[str, TensorSpec]:
@@ -173,4 +230,7 @@ def _declare_categories(model: Any, columns: list[str]) -> Mapping[str, TensorSp
     if None in found.values():
         raise _make_ambiguous(model, "does not say which categories it was fitted with")
     tensors = [column_to_tensor(name, make_categories(own)) for name, own in found.items()]
-    return {each.name: TensorSpec(each.name, each.datatype, [-1], **cast("Any", each.parameters)) for each in tensors}
+    return {
+        each.name: TensorSpec(each.name, each.datatype, [-1], **cast("Any", each.parameters))
+        for each in tensors
+    }

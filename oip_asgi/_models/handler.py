@@ -1,6 +1,8 @@
-"""A callable, ready to be called with requests: its arguments are bound and its outputs known. Knows no limits and no lifecycle.
+"""A callable, ready to be called with requests: its arguments are bound and its outputs known. Knows no
+limits and no lifecycle.
 
-A model that is loaded again gets a new one. Each request keeps the one that it took in `let_in`, before it waited.
+A model that is loaded again gets a new one. Each request keeps the one that it took in `let_in`, before it
+waited.
 """
 
 from __future__ import annotations
@@ -29,23 +31,26 @@ from .model_options import ModelOptions
 
 
 class Loaded(msgspec.Struct, frozen=True, eq=False):
-    """What `load=` returns in place of the function alone, if more of the model is known only when it is loaded.
+    """What `load=` returns in place of the function alone, if more of the model is known only when it is
+    loaded.
 
     What `InferenceServer.register` says goes before the same field here.
 
     Args:
         function (Callable): The function that answers.
-        inputs (Sequence[TensorSpec], default ()): The inputs that it takes. Every request is checked against them.
+        inputs (Sequence[TensorSpec], default ()): The inputs that it takes. Every request is checked against
+            them.
         outputs (Sequence[TensorSpec], default ()): The outputs that it returns.
-        optional (Collection[str], default ()): The names of inputs that a request may leave out. For functions that take an
-            `InferenceRequest`; others have defaults.
+        optional (Collection[str], default ()): The names of inputs that a request may leave out. For
+            functions that take an `InferenceRequest`; others have defaults.
         ready (Callable[[], Any] | None, default None): As `ready=` of `register`.
         unload (Callable[[], Any] | None, default None): As `unload=` of `register`.
 
     Example:
         >>> def load() -> Loaded:
         ...     session = onnxruntime.InferenceSession("model.onnx")
-        ...     return Loaded(function=lambda x: session.run(None, {"x": x})[0], inputs=[TensorSpec("x", "FP32", [-1, 4])])
+        ...     specs = [TensorSpec("x", "FP32", [-1, 4])]
+        ...     return Loaded(function=lambda x: session.run(None, {"x": x})[0], inputs=specs)
     """
 
     function: Callable[..., Any]
@@ -57,9 +62,11 @@ class Loaded(msgspec.Struct, frozen=True, eq=False):
 
 
 class Foreign(Loaded, frozen=True, kw_only=True, eq=False):
-    """The same for a function that was written for another server. It takes an `InferenceRequest`, and decodes that itself.
+    """The same for a function that was written for another server. It takes an `InferenceRequest`, and
+    decodes that itself.
 
-    `inputs` and `outputs` are what metadata shows: requests are not checked against them, and what `register` declares does not count.
+    `inputs` and `outputs` are what metadata shows: requests are not checked against them, and what `register`
+    declares does not count.
 
     Args:
         content_types: Those that its requests may name beside the server's.
@@ -90,8 +97,8 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     streams: bool
     binding: Binding
     others: Mapping[str, Binding]
-    """How the function is called for requests with these content types. They make one value of all tensors where the declaration makes one
-    of each tensor, or the other way round."""
+    """How the function is called for requests with these content types. They make one value of all tensors
+    where the declaration makes one of each tensor, or the other way round."""
     inputs: Sequence[TensorSpec]
     outputs: Sequence[TensorSpec]
     shown: tuple[Sequence[TensorSpec], Sequence[TensorSpec]]
@@ -114,14 +121,23 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 def make_handler(
-    source: Callable[..., Any] | Loaded, options: ModelOptions, codecs: Codecs, *, is_loaded: bool = True, uses: Uses | None = None
+    source: Callable[..., Any] | Loaded,
+    options: ModelOptions,
+    codecs: Codecs,
+    *,
+    is_loaded: bool = True,
+    uses: Uses | None = None,
 ) -> Handler:
-    """Bind the function that was registered, or that `load=` returned. Raises TypeError or ValueError if it cannot be a model."""
+    """Bind the function that was registered, or that `load=` returned. Raises TypeError or ValueError if it
+    cannot be a model."""
     loaded = source if isinstance(source, Loaded) else Loaded(function=source)
     function, foreign, uses = loaded.function, loaded if isinstance(loaded, Foreign) else None, uses or Uses()
     options = _merge_options(options, loaded)
     options.check_function(function)
-    has_own, options = bool(options.inputs), options if foreign else _complete_options(options, function, codecs, is_loaded=is_loaded)
+    has_own, options = (
+        bool(options.inputs),
+        options if foreign else _complete_options(options, function, codecs, is_loaded=is_loaded),
+    )
     declared, content_type, kind = tuple(options.inputs), options.content_type, kind_of(function, options.run)
     streams = kind in STREAMS
     if foreign is not None:
@@ -137,7 +153,11 @@ def make_handler(
         _check_member_names(binding, outputs, options)
     if options.max_batch_size is not None:
         _check_batching(binding, outputs, options, streams=streams, is_foreign=foreign is not None)
-    answers_once = None if foreign is None or foreign.once is None else msgspec.structs.replace(foreign, function=foreign.once, once=None)
+    answers_once = (
+        None
+        if foreign is None or foreign.once is None
+        else msgspec.structs.replace(foreign, function=foreign.once, once=None)
+    )
     shown = (inputs, outputs) if foreign is None else (foreign.inputs, foreign.outputs)
     return Handler(
         options=options,
@@ -162,13 +182,20 @@ def make_handler(
 
 
 def _bind_all(
-    function: Callable[..., Any], own: Sequence[TensorSpec], options: ModelOptions, codecs: Codecs, optional: Collection[str]
+    function: Callable[..., Any],
+    own: Sequence[TensorSpec],
+    options: ModelOptions,
+    codecs: Codecs,
+    optional: Collection[str],
 ) -> tuple[Binding, Mapping[str, Binding]]:
-    """How the function is called, and how for requests of some content types, with the `own` inputs: those that were declared."""
+    """How the function is called, and how for requests of some content types, with the `own` inputs: those
+    that were declared."""
     content_type, others = options.content_type, dict[str, Binding]()
     binding = bind(function, tuple(options.inputs), codecs, content_type, optional)
     if binding.is_untyped:
-        others = {name: bind(function, own, codecs, name) for name in codecs.request_only if name != content_type}
+        others = {
+            name: bind(function, own, codecs, name) for name in codecs.request_only if name != content_type
+        }
         if content_type in codecs.request_only:
             with contextlib.suppress(TypeError):  # more is declared than one tensor could be
                 others.update(dict.fromkeys(codecs.inputs, bind(function, own, codecs, None)))
@@ -178,35 +205,51 @@ def _bind_all(
     return binding, others
 
 
-def _check_declared(binding: Binding, outputs: Sequence[TensorSpec], options: ModelOptions, loaded: Callable[..., Any] | None) -> None:
+def _check_declared(
+    binding: Binding, outputs: Sequence[TensorSpec], options: ModelOptions, loaded: Callable[..., Any] | None
+) -> None:
     is_of_arrays = loaded is not None and is_of_library(loaded) and binding.request_reader is None
     if is_of_arrays and any(spec.datatype == "BF16" for spec in binding.inputs):
-        raise ValueError(f"{options}: no estimator computes with BF16: declare FP32, or leave inputs= out, which takes BF16 too")
+        raise ValueError(
+            f"{options}: no estimator computes with BF16: declare FP32, or leave inputs= out, which takes "
+            "BF16 too"
+        )
     if loaded is not None and not binding.knows_columns:  # `load=` may fit it
         raise TypeError(
-            f"{options}: the {type(find_owner(loaded)).__name__} does not know the names of its columns, so it would take any, in "
+            f"{options}: the {type(find_owner(loaded)).__name__} does not know the names of its columns, so "
+            "it would take any, in "
             "any order: write inputs=specs_of(X), with the frame that it was fitted with"
         )
     if binding.returned.is_partial and not options.outputs:
-        raise TypeError(f"{options}: its return annotation declares some outputs only: give each a TensorSpec, or use outputs=")
+        raise TypeError(
+            f"{options}: its return annotation declares some outputs only: give each a TensorSpec, or use "
+            "outputs="
+        )
     if options.cache is not None and binding.of_one_request is not None:
         raise TypeError(
-            f"{options}: it takes an InferenceRequest or an InferenceContext, which may differ for equal inputs: leave cache= out, "
+            f"{options}: it takes an InferenceRequest or an InferenceContext, which may differ for equal "
+            "inputs: leave cache= out, "
             "or take the tensors"
         )
     for spec in binding.inputs:
         if spec.labels is not None:
-            raise ValueError(f"{options}: TensorSpec {spec.name!r} has labels, and is an input: labels are for outputs")
+            raise ValueError(
+                f"{options}: TensorSpec {spec.name!r} has labels, and is an input: labels are for outputs"
+            )
     names = [spec.name for spec in outputs]
     if len(set(names)) != len(names):
         raise ValueError(f"{options}: two outputs have the same name among {names}")
 
 
 def _check_member_names(binding: Binding, outputs: Sequence[TensorSpec], options: ModelOptions) -> None:
-    for what, names, reserved in (("input", binding.named, RESERVED_INPUTS), ("output", [spec.name for spec in outputs], RESERVED_OUTPUTS)):
+    for what, names, reserved in (
+        ("input", binding.named, RESERVED_INPUTS),
+        ("output", [spec.name for spec in outputs], RESERVED_OUTPUTS),
+    ):
         for name in reserved.intersection(names):
             raise ValueError(
-                f"{options}: {what} {name!r} of a generator has the name of another member of generate's JSON objects "
+                f"{options}: {what} {name!r} of a generator has the name of another member of generate's "
+                "JSON objects "
                 f"({', '.join(sorted(reserved))}): give it another name"
             )
 
@@ -214,34 +257,46 @@ def _check_member_names(binding: Binding, outputs: Sequence[TensorSpec], options
 def _check_content_types(specs: Sequence[TensorSpec], options: ModelOptions, codecs: Codecs) -> None:
     for spec in specs:
         if spec.pd_dtype is not None and not is_dtype(spec.pd_dtype):
-            raise ValueError(f"{options}: TensorSpec {spec.name!r} has pd_dtype={spec.pd_dtype!r}: expected {KNOWN_DTYPES}")
+            raise ValueError(
+                f"{options}: TensorSpec {spec.name!r} has pd_dtype={spec.pd_dtype!r}: expected {KNOWN_DTYPES}"
+            )
         if spec.content_type is None:
             continue
         codecs.check_declared(spec.content_type, f"{options}: TensorSpec {spec.name!r}", of_request=False)
         datatype = codecs.inputs[spec.content_type].datatype
         if datatype not in (None, spec.datatype):
-            raise ValueError(f"{options}: TensorSpec {spec.name!r} has content_type={spec.content_type!r}, which needs datatype {datatype}")
+            raise ValueError(
+                f"{options}: TensorSpec {spec.name!r} has content_type={spec.content_type!r}, which needs "
+                f"datatype {datatype}"
+            )
 
 
-def _check_batching(binding: Binding, outputs: Sequence[TensorSpec], options: ModelOptions, *, streams: bool, is_foreign: bool) -> None:
+def _check_batching(
+    binding: Binding, outputs: Sequence[TensorSpec], options: ModelOptions, *, streams: bool, is_foreign: bool
+) -> None:
     """Check that the function can be called with the rows of several requests."""
     here = f"{options}: max_batch_size= calls the function with the rows of several requests"
     one_request = binding.of_one_request
     if streams:
-        raise TypeError(f"{here}, but a generator answers one request: leave max_batch_size= out, or return arrays")
+        raise TypeError(
+            f"{here}, but a generator answers one request: leave max_batch_size= out, or return arrays"
+        )
     if one_request is not None and not is_foreign:
         raise TypeError(
-            f"{here}, but it takes an {one_request.__name__}, which belongs to one request: leave that parameter out, or max_batch_size="
+            f"{here}, but it takes an {one_request.__name__}, which belongs to one request: leave that "
+            "parameter out, or max_batch_size="
         )
     takes = None if binding.request_reader is None else binding.request_reader.codec
     for what, codec in (("takes", takes), ("returns", binding.returned.request_codec)):
         if isinstance(codec, Rows) and not codec.is_list:
             raise TypeError(
-                f"{here}, but it {what} one {codec.cls.__name__}: write list[{codec.cls.__name__}], or leave max_batch_size= out"
+                f"{here}, but it {what} one {codec.cls.__name__}: write list[{codec.cls.__name__}], or "
+                "leave max_batch_size= out"
             )
         if codec is not None and codec is not PandasCodec and not isinstance(codec, Rows):
             raise TypeError(
-                f"{here}, but it {what} what the codec of whole requests {codec.content_type!r} makes: use arrays, a codec of tensors "
+                f"{here}, but it {what} what the codec of whole requests {codec.content_type!r} makes: use "
+                "arrays, a codec of tensors "
                 "or a pandas.DataFrame, or leave max_batch_size= out"
             )
     inputs = [spec for spec in binding.inputs if spec.name not in binding.scalars]
@@ -249,10 +304,15 @@ def _check_batching(binding: Binding, outputs: Sequence[TensorSpec], options: Mo
         for spec in specs:
             if not spec.shape or spec.shape[0] != -1:
                 shape = [-1, *(spec.shape[1:] if spec.shape[:1] == (1,) else spec.shape)]
-                raise ValueError(f"{here}, but {name} {spec.name!r} is declared with the shape {list(spec.shape)}: declare {shape}")
+                raise ValueError(
+                    f"{here}, but {name} {spec.name!r} is declared with the shape {list(spec.shape)}: "
+                    f"declare {shape}"
+                )
 
 
-def _complete_options(options: ModelOptions, function: Callable[..., Any], codecs: Codecs, *, is_loaded: bool) -> ModelOptions:
+def _complete_options(
+    options: ModelOptions, function: Callable[..., Any], codecs: Codecs, *, is_loaded: bool
+) -> ModelOptions:
     """The options with what a fitted estimator says of itself, where they declare no inputs."""
     if options.inputs:
         is_frame = options.content_type is None and takes_columns(function, options.inputs)
@@ -267,10 +327,13 @@ def _complete_options(options: ModelOptions, function: Callable[..., Any], codec
         bind(function, declaration.inputs, codecs, declaration.content_type)
     except (TypeError, ValueError):  # a method of other parameters
         return options
-    unchecked = [spec.name for spec in declaration.inputs if spec.other_datatypes == "all" and not spec.is_number]
+    unchecked = [
+        spec.name for spec in declaration.inputs if spec.other_datatypes == "all" and not spec.is_number
+    ]
     if unchecked and is_loaded:
         logger.warning(
-            "%s: the datatypes of the columns %s are not checked: to check them, write inputs=specs_of(X), with the frame of the training",
+            "%s: the datatypes of the columns %s are not checked: to check them, write inputs=specs_of(X), "
+            "with the frame of the training",
             options, list_names(unchecked),
         )  # fmt: skip
     return msgspec.structs.replace(

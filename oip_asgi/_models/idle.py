@@ -1,4 +1,5 @@
-"""`idle_unload=`: unloads a model that nobody has called for long. Knows no requests, no threads and no event loops."""
+"""`idle_unload=`: unloads a model that nobody has called for long. Knows no requests, no threads and no event
+loops."""
 
 from __future__ import annotations
 
@@ -45,16 +46,20 @@ class IdleUnload(msgspec.Struct, frozen=True, eq=False):
     """Where a model is unloaded if the event loop that has loaded it has ended."""
 
     def watch(self, lifecycle: Lifecycle, uses: Uses, begin: Callable[[Part], bool]) -> None:
-        """Watch a handler that serves from now on, by its uses. `begin` begins the unload where the load ran; False if it cannot."""
+        """Watch a handler that serves from now on, by its uses. `begin` begins the unload where the load ran;
+        False if it cannot."""
         watch = _Watch(self, lifecycle, uses, begin)
         watch.note()
         self.alarm(self.seconds, watch.ring)
 
 
 class _Watch:
-    """Watches one handler as long as it serves. It refers to the handler's uses, not to the handler, which is freed with its last use."""
+    """Watches one handler as long as it serves. It refers to the handler's uses, not to the handler, which is
+    freed with its last use."""
 
-    def __init__(self, idle: IdleUnload, lifecycle: Lifecycle, uses: Uses, begin: Callable[[Part], bool]) -> None:
+    def __init__(
+        self, idle: IdleUnload, lifecycle: Lifecycle, uses: Uses, begin: Callable[[Part], bool]
+    ) -> None:
         self._idle = idle
         self._lifecycle = lifecycle
         self._uses = uses
@@ -75,7 +80,8 @@ class _Watch:
                 self._uses.idle.append(unused)
 
     def ring(self) -> None:
-        """Unload the model if nobody has called it for long; else look again when that can be the case at the earliest."""
+        """Unload the model if nobody has called it for long; else look again when that can be the case at the
+        earliest."""
         idle, lifecycle = self._idle, self._lifecycle
         unloading = None
         with idle.lock:
@@ -88,6 +94,10 @@ class _Watch:
         if unloading is None:
             idle.alarm(seconds, self.ring)
             return
-        logger.info("nobody has called model %s for %g s, so it is unloaded: the next request loads it again", idle.label, idle.seconds)
+        logger.info(
+            "nobody has called model %s for %g s, so it is unloaded: the next request loads it again",
+            idle.label,
+            idle.seconds,
+        )
         if not self._begin(unloading):
             idle.io.spawn(unloading)

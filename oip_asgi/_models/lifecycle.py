@@ -1,4 +1,5 @@
-"""The lifecycle of one model: its state, the handler that answers its requests, its loads and unloads. Knows no requests.
+"""The lifecycle of one model: its state, the handler that answers its requests, its loads and unloads. Knows
+no requests.
 
 Only one load or unload runs at a time, and all who wait for a load wait for the same one.
 """
@@ -30,7 +31,8 @@ _LOADING: Final = "it is still loading"
 _TRIED_AGAIN: Final = "its load failed, see the server's log; the next request tries again"
 
 _AGAIN_SECONDS: Final = 5.0
-"""How long a load that failed because of something else is not tried again: requests and probes come often."""
+"""How long a load that failed because of something else is not tried again: requests and probes come
+often."""
 
 _TRIED_LATER: Final = "it is not ready until a request or a probe loads it again, at most every five seconds"
 
@@ -41,20 +43,24 @@ _REMAINS: Final[Mapping[State, str]] = {
 """What follows from a load that raised."""
 
 _NOT_TRIED_AGAIN: Final = (
-    "it is not ready; only server.load(...), server.load_sync(...), or a client of a server with model_control=True, loads it again"
+    "it is not ready; only server.load(...), server.load_sync(...), or a client of a server with "
+    "model_control=True, loads it again"
 )
 
 
 def _log_failure(error: Exception, label: str, state: State, before: str) -> None:
     """Log what a load raised; an obstacle that is there as before is in the log already."""
-    follows, cause = (_TRIED_LATER, error.__cause__) if isinstance(error, NotYet) else (_NOT_TRIED_AGAIN, None)
+    follows, cause = (
+        (_TRIED_LATER, error.__cause__) if isinstance(error, NotYet) else (_NOT_TRIED_AGAIN, None)
+    )
     if not before or before != str(error):
         log_raised(cause or error, "model %s: load= raised, so %s", label, _REMAINS.get(state, follows))
 
 
 @final
 class _Load:
-    """One load and its outcome. Requests that come while it runs wait for it if it `is_waited_for`, else they are refused."""
+    """One load and its outcome. Requests that come while it runs wait for it if it `is_waited_for`, else they
+    are refused."""
 
     part: Part
 
@@ -78,7 +84,8 @@ class _Retired:
         self._handlers: dict[Handler, bool] = {}
 
     def add(self, handler: Handler) -> None:
-        """Keep a handler: all that `load=` made, but a registered function only once. The caller holds the lock."""
+        """Keep a handler: all that `load=` made, but a registered function only once. The caller holds the
+        lock."""
         if self._loader.is_factory or not self._handlers:
             self._handlers[handler] = True
 
@@ -97,7 +104,8 @@ class _Retired:
             self._handlers.clear()
 
     async def unload(self, io: IO, handler: Handler) -> None:
-        """Call `unload=` for a handler as soon as no request uses it. If that is cancelled before the call, a later unload calls it."""
+        """Call `unload=` for a handler as soon as no request uses it. If that is cancelled before the call, a
+        later unload calls it."""
         idle = Signal()
         with self._lock:
             handler.uses.idle.append(idle)
@@ -116,7 +124,14 @@ class _Retired:
 class Lifecycle:
     """The state of one model, and the handler that answers its requests."""
 
-    def __init__(self, label: str, loader: Loader, handler: Handler | None, describe: Callable[[Handler], None], limiter: Limiter) -> None:
+    def __init__(
+        self,
+        label: str,
+        loader: Loader,
+        handler: Handler | None,
+        describe: Callable[[Handler], None],
+        limiter: Limiter,
+    ) -> None:
         self.state: State = "registered" if handler is None else "ready"
         self.reload_failed = False
         self.load_seconds: float | None = None  # how long the last load took that succeeded
@@ -129,7 +144,8 @@ class Lifecycle:
         self._loading: _Load | None = None
         self._unloading: Part | None = None
         self._retired = _Retired(loader, limiter)
-        self.obstacle, self._again_at = "", 0.0  # why it is not ready, if load= raised NotYet, and when that is tried again
+        # why it is not ready, if load= raised NotYet, and when that is tried again
+        self.obstacle, self._again_at = "", 0.0
         self._parameters = LoadParameters()  # those of the last load, for the request that wakes the model
 
     def _move_state(self, event: Event) -> Action:
@@ -145,7 +161,8 @@ class Lifecycle:
 
     @property
     def is_idle(self) -> bool:
-        """Whether `idle_unload=` has unloaded it: it counts as ready, and requests wait until it is loaded again."""
+        """Whether `idle_unload=` has unloaded it: it counts as ready, and requests wait until it is loaded
+        again."""
         return self.state in ("idling", "idle", "waking")
 
     @property
@@ -155,24 +172,33 @@ class Lifecycle:
     @property
     def will_serve(self) -> bool:
         """Whether requests are answered now, or after the load that they begin or wait for."""
-        return self.is_ready or self.state == "registered" or (self._loading is not None and self._loading.is_waited_for)
+        return (
+            self.is_ready
+            or self.state == "registered"
+            or (self._loading is not None and self._loading.is_waited_for)
+        )
 
     def refuse(self) -> NoReturn:
-        """Refuse a request for which there is no handler: NotReady or NotFound, and WentIdle if it is to wait for a load again."""
+        """Refuse a request for which there is no handler: NotReady or NotFound, and WentIdle if it is to wait
+        for a load again."""
         raise WentIdle if self.is_idle else self.make_refusal()
 
     def make_refusal(self, otherwise: str = _LOADING) -> InferenceError:
-        """The error for a request, if the model does not serve: why, or `otherwise` if the state does not say it."""
+        """The error for a request, if the model does not serve: why, or `otherwise` if the state does not say
+        it."""
         if self.state in ("unregistering", "unregistered"):
             return NotFound(f"model {self._label} is not found: it was unregistered")
         reason = self.obstacle or _REASONS.get(self.state, otherwise)
-        return NotReady(f"model {self._label} is not ready: {reason}", headers=SOON if self.obstacle or reason == _LOADING else None)
+        return NotReady(
+            f"model {self._label} is not ready: {reason}",
+            headers=SOON if self.obstacle or reason == _LOADING else None,
+        )
 
     # Loading
 
     def begin_to_load(self, io: IO, *, at_start: bool = False) -> Part | None:
-        """Load the model if it is only registered, without waiting. Requests that come meanwhile wait for it; `at_start`, they are
-        refused, as they are while a load is tried again that had an obstacle."""
+        """Load the model if it is only registered, without waiting. Requests that come meanwhile wait for it;
+        `at_start`, they are refused, as they are while a load is tried again that had an obstacle."""
         with self._lock:
             again = self.obstacle != "" and time.monotonic() >= self._again_at
             begun = self._begin_if("failed" if again else "registered", is_waited_for=not (again or at_start))
@@ -181,7 +207,8 @@ class Lifecycle:
         return begun and begun.part
 
     async def wait_until_loaded(self, io: IO, *, at_start: bool = False, wakes: bool = False) -> None:
-        """Load the model if it is only registered, and wait for a load that a request began; `at_start`, for any load.
+        """Load the model if it is only registered, and wait for a load that a request began; `at_start`, for
+        any load.
 
         If it `wakes` the model, it loads one that is idle too, and raises NotReady if that fails.
         """
@@ -207,11 +234,15 @@ class Lifecycle:
                     raise self.make_refusal(_TRIED_AGAIN)
 
     async def load(self, io: IO, parameters: LoadParameters) -> None:
-        """Wait for a load or an unload that runs, then load the model, or load it again. Its old handler serves until that has ended."""
+        """Wait for a load or an unload that runs, then load the model, or load it again. Its old handler
+        serves until that has ended."""
         own = None
         with self._loader.guard_wait() as may_wait:
             if not may_wait:
-                raise NotReady(f"model {self._label} cannot be loaded by a load= or unload= for which its own waits: that would never end")
+                raise NotReady(
+                    f"model {self._label} cannot be loaded by a load= or unload= for which its own waits: "
+                    "that would never end"
+                )
             while own is None or own.was_cancelled:
                 with self._lock:
                     self._end_lost()
@@ -227,17 +258,25 @@ class Lifecycle:
             raise ModelFailed(f"failed to load {self._label}: see the server's log") from own.error
         if own.action == "discard":
             error = self.make_refusal()
-            raise error if isinstance(error, NotFound) else NotReady(f"model {self._label} was unloaded while it was loading")
+            raise (
+                error
+                if isinstance(error, NotFound)
+                else NotReady(f"model {self._label} was unloaded while it was loading")
+            )
 
     def _begin_if(self, *states: State, is_waited_for: bool = True) -> _Load | None:
-        """Begin a load if the model is in one of these states, also if its load was lost or cancelled. The caller holds the lock."""
+        """Begin a load if the model is in one of these states, also if its load was lost or cancelled. The
+        caller holds the lock."""
         self._end_lost()
         if self.state not in states:
             return None
-        return self._begin(self._parameters if self.state == "idle" else LoadParameters(), is_waited_for=is_waited_for)
+        return self._begin(
+            self._parameters if self.state == "idle" else LoadParameters(), is_waited_for=is_waited_for
+        )
 
     def _begin(self, parameters: LoadParameters, *, is_waited_for: bool) -> _Load | None:
-        """Begin a load, which the caller spawns; None if another one or an unload runs. The caller holds the lock."""
+        """Begin a load, which the caller spawns; None if another one or an unload runs. The caller holds the
+        lock."""
         action = self._move_state("load")
         if action == "refuse":
             raise self.make_refusal()
@@ -245,11 +284,13 @@ class Lifecycle:
             return None
         loading = self._loading = _Load(is_waited_for=is_waited_for)
         loading.part = Part(lambda io: self._load(io, loading, parameters))
-        loading.part.ended.then(partial(self._end_load, loading, "cancelled"))  # if it was cancelled before it began
+        # if it was cancelled before it began
+        loading.part.ended.then(partial(self._end_load, loading, "cancelled"))
         return loading
 
     def _end_lost(self) -> None:
-        """End a load or an unload whose event loop was closed, or whose thread a fork has left behind. The caller holds the lock."""
+        """End a load or an unload whose event loop was closed, or whose thread a fork has left behind. The
+        caller holds the lock."""
         lost = self._unloading if self._loading is None else self._loading.part
         while lost is not None and lost.is_lost():
             lost.ended.set()  # which ends that load or unload; an unload may begin then
@@ -267,14 +308,18 @@ class Lifecycle:
         except Exception as error:
             event, loading.error = "raised", error
             _log_failure(error, self._label, self.state, self.obstacle)
-            self.obstacle, self._again_at = str(error) if isinstance(error, NotYet) else "", time.monotonic() + _AGAIN_SECONDS
+            self.obstacle, self._again_at = (
+                str(error) if isinstance(error, NotYet) else "",
+                time.monotonic() + _AGAIN_SECONDS,
+            )
         finally:
             replaced = self._end_load(loading, event, loaded)
             if self.idle_unload is not None and loading.action == "serve" and loaded is not None:
                 self._parameters = parameters
                 self.idle_unload.watch(self, loaded.uses, io.make_spawner())
             loading.part.ended.set()  # those who wait for it do not need the unload that follows
-            del loading  # its error refers to this frame: the cycle would live until the next garbage collection
+            # its error refers to this frame: the cycle would live until the next garbage collection
+            del loading
         if replaced is not None:
             io.spawn(Part(lambda io: self._retired.unload(io, replaced)))
 
@@ -298,7 +343,8 @@ class Lifecycle:
     # Unloading
 
     def unload(self, event: Literal["idle", "unload", "unregister"]) -> Part | None:
-        """Let no request begin any more. Returns the unloading, which the caller spawns; None if there is nothing to do."""
+        """Let no request begin any more. Returns the unloading, which the caller spawns; None if there is
+        nothing to do."""
         with self._lock:
             self._end_lost()
             if self._move_state(event) != "begin to unload":

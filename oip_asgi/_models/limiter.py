@@ -1,8 +1,10 @@
-"""How many calls of one model run at once, how many wait for a slot, and when a slot is given back. Waits for nothing itself.
+"""How many calls of one model run at once, how many wait for a slot, and when a slot is given back. Waits for
+nothing itself.
 
-One model may be served by several event loops and threads at the same time, so all of it may be called from any thread. A request that
-ends, fails or is cancelled gives its slot up: by `end_call` or `_fail` of `_serving/pipeline`, by `_serving/stream`,
-or by the thread that still runs its function: `Slot.end_part` in `_serving/call`, `Execution.end` in `_serving/batch_call`.
+One model may be served by several event loops and threads at the same time, so all of it may be called from
+any thread. A request that ends, fails or is cancelled gives its slot up: by `end_call` or `_fail` of
+`_serving/pipeline`, by `_serving/stream`, or by the thread that still runs its function: `Slot.end_part` in
+`_serving/call`, `Execution.end` in `_serving/batch_call`.
 """
 
 from __future__ import annotations
@@ -16,16 +18,20 @@ import msgspec
 from .._io import Signal
 
 SlotState: TypeAlias = Literal["new", "waiting", "running", "held", "given up", "over", "unloaded"]
-"""A new one is neither in the queue nor counted in `Limiter.running`. A running one has its slot, and may run on an event loop.
+"""A new one is neither in the queue nor counted in `Limiter.running`. A running one has its slot, and may run
+on an event loop.
 
-One that is held has a part in a thread, or runs a batch. If its request is given up meanwhile, the slot stays taken until that ends.
-One that is over has gone back, was refused, or is not needed because its request shares another's call; if the model was unloaded while
-it waited, it says so.
+One that is held has a part in a thread, or runs a batch. If its request is given up meanwhile, the slot stays
+taken until that ends. One that is over has gone back, was refused, or is not needed because its request
+shares another's call; if the model was unloaded while it waited, it says so.
 """
 
-SlotEvent: TypeAlias = Literal["enter", "wait", "turn", "begin", "end part", "end", "give up", "share", "refuse", "unload"]
-"""It enters or waits, and has its turn. Parts begin and end; after the last one the request needs it no more. Its request ends and gives
-it up, or shares the call of another one. Slots that wait are refused when the server stops, or the model is unloaded.
+SlotEvent: TypeAlias = Literal[
+    "enter", "wait", "turn", "begin", "end part", "end", "give up", "share", "refuse", "unload"
+]
+"""It enters or waits, and has its turn. Parts begin and end; after the last one the request needs it no more.
+Its request ends and gives it up, or shares the call of another one. Slots that wait are refused when the
+server stops, or the model is unloaded.
 """
 
 SlotAction: TypeAlias = Literal["take", "give back", "leave", "nothing"]
@@ -54,10 +60,16 @@ _TABLE: Final[tuple[tuple[SlotEvent, tuple[SlotState, ...], SlotAction, SlotStat
 """What each event does in some states, and the next state; None if the state does not change."""
 
 SLOT_TRANSITIONS: Final[Mapping[SlotEvent, Mapping[SlotState, tuple[SlotAction, SlotState]]]] = {
-    event: {state: (action, after or state) for same, states, action, after in _TABLE if same == event for state in states}
+    event: {
+        state: (action, after or state)
+        for same, states, action, after in _TABLE
+        if same == event
+        for state in states
+    }
     for event, *_ in _TABLE
 }
-"""All that can happen to a slot: what each event does in each state. Any other event in a state is an error of this package."""
+"""All that can happen to a slot: what each event does in each state. Any other event in a state is an error
+of this package."""
 
 
 class Uses(msgspec.Struct, eq=False):
@@ -75,7 +87,8 @@ class Uses(msgspec.Struct, eq=False):
 
 
 class Slot(msgspec.Struct, eq=False):
-    """One request's slot, and its use of the handler. The request enters, waits for its turn and runs; then both go back, exactly once.
+    """One request's slot, and its use of the handler. The request enters, waits for its turn and runs; then
+    both go back, exactly once.
 
     At its end the request gives the slot up, also on cancellation.
     """
@@ -86,13 +99,15 @@ class Slot(msgspec.Struct, eq=False):
     state: SlotState = "new"  # to change it, hold the limiter's lock
 
     def begin(self) -> bool:
-        """True if a thread may start its part, which it ends then; False if the request was given up or refused."""
+        """True if a thread may start its part, which it ends then; False if the request was given up or
+        refused."""
         with self.limiter.lock:  # once it is released, the request may give the slot up
             self.limiter.change(self, "begin")
             return self.state == "held"
 
     def end_part(self, *, is_last: bool) -> None:
-        """End the thread's part. The slot goes back if that was the last part, or the request has given it up."""
+        """End the thread's part. The slot goes back if that was the last part, or the request has given it
+        up."""
         with self.limiter.lock:
             signals = self.limiter.change(self, "end" if is_last else "end part")
         for signal in signals:
@@ -118,7 +133,8 @@ class Limiter:
         """Guards all that the model's requests share: its slots, its handler, and the handler's uses."""
         self.running = 0
         """How many slots are taken."""
-        self._queue: dict[Slot, None] = {}  # a dict keeps the order, and is quick to remove a slot from the middle
+        # a dict keeps the order, and is quick to remove a slot from the middle
+        self._queue: dict[Slot, None] = {}
         self._idle: list[Signal] = []
 
     @property
@@ -139,10 +155,12 @@ class Limiter:
             signal.set()
 
     def enter(self, slot: Slot, may_run: bool = True, may_wait: bool = True) -> bool:
-        """Let a slot run, or wait in the queue. False if the request may not wait, or the queue is full. The caller holds the lock.
+        """Let a slot run, or wait in the queue. False if the request may not wait, or the queue is full. The
+        caller holds the lock.
 
-        A call made within a call of the same model never waits: it takes a free slot at once, ahead of the queue, or is refused.
-        `_serving.failures` makes the 503 of a call that has not entered, and the 504 of a call that is late.
+        A call made within a call of the same model never waits: it takes a free slot at once, ahead of the
+        queue, or is refused. `_serving.failures` makes the 503 of a call that has not entered, and the 504 of
+        a call that is late.
         """
         if may_run and self.running < self.max_concurrency and not (self._queue and may_wait):
             self.change(slot, "enter")
@@ -155,7 +173,8 @@ class Limiter:
         return True
 
     def change(self, slot: Slot, event: SlotEvent) -> Sequence[Signal]:
-        """Record what happens to a slot. The caller holds the lock, and then sets the signals that this returns."""
+        """Record what happens to a slot. The caller holds the lock, and then sets the signals that this
+        returns."""
         action, slot.state = SLOT_TRANSITIONS[event][slot.state]
         if action == "take":
             self.running += 1

@@ -21,7 +21,8 @@ from .model_options import ModelOptions
 
 
 class LoadParameters(msgspec.Struct, frozen=True, eq=False):
-    """What a request to load a model sends along: a `load=` with one parameter receives it. Empty if nothing was sent.
+    """What a request to load a model sends along: a `load=` with one parameter receives it. Empty if nothing
+    was sent.
 
     Args:
         config: The JSON object of the parameter `config`.
@@ -59,24 +60,30 @@ async def call_hook(io: IO, hook: Callable[..., Any], *args: Any) -> Any:
 
 
 def _takes_argument(hook: Callable[..., Any] | None, annotation: type | None, where: str) -> bool:
-    """Whether a hook takes one argument: a positional parameter without a default, or the first one if it is annotated so."""
+    """Whether a hook takes one argument: a positional parameter without a default, or the first one if it is
+    annotated so."""
     try:
         parameters = [] if hook is None else list(inspect.signature(hook).parameters.values())
     except (ValueError, TypeError):  # a callable that is not written in Python
         return False
     if any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters):
-        raise TypeError(f"{where} has a keyword parameter without a default: it is called with one argument or none")
+        raise TypeError(
+            f"{where} has a keyword parameter without a default: it is called with one argument or none"
+        )
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     required = sum(p.default is p.empty for p in positional)
     if required > 1:
-        raise TypeError(f"{where} has {required} parameters without a default: it is called with one argument or none")
+        raise TypeError(
+            f"{where} has {required} parameters without a default: it is called with one argument or none"
+        )
     # annotations are text if a module defers them
     named = (annotation, annotation.__name__) if annotation is not None else ()
     return required == 1 or (len(positional) > 0 and positional[0].annotation in named)
 
 
 class Loader:
-    """Loads and unloads one model. Raises TypeError if `load=` or `unload=` cannot be called with what they get."""
+    """Loads and unloads one model. Raises TypeError if `load=` or `unload=` cannot be called with what they
+    get."""
 
     def __init__(self, options: ModelOptions, codecs: Codecs) -> None:
         self._options = options
@@ -94,15 +101,19 @@ class Loader:
         """The models for whose loads and unloads hooks of this one wait."""
         self._unload_takes_function = _takes_argument(options.unload, None, f"{options}: unload=")
         if self._unload_takes_function and not self.is_factory:
-            raise TypeError(f"{options}: unload= has a parameter for what load= returned, but the function is registered: leave one out")
+            raise TypeError(
+                f"{options}: unload= has a parameter for what load= returned, but the function is "
+                "registered: leave one out"
+            )
 
     @contextmanager
     def guard_wait(self) -> Iterator[bool]:
-        """Around code that waits for the model's load or unload. Yields False if it would wait for ever: the load or unload waits for a
-        hook that runs this code."""
+        """Around code that waits for the model's load or unload. Yields False if it would wait for ever: the
+        load or unload waits for a hook that runs this code."""
         within = [run.loader for run in _HOOKS.get() if not run.is_over]
         for loader in within:
-            loader._waits_for.append(self)  # before it is looked at: two that begin at the same time both see it
+            # before it is looked at: two that begin at the same time both see it
+            loader._waits_for.append(self)
         try:
             yield not self._waits_for_any(within)
         finally:
@@ -110,7 +121,8 @@ class Loader:
                 loader._waits_for.remove(self)
 
     def _waits_for_any(self, others: Sequence[Loader]) -> bool:
-        """Whether the model is one of the others, or a hook of it waits for one, directly or through other models."""
+        """Whether the model is one of the others, or a hook of it waits for one, directly or through other
+        models."""
         reached = [self]
         for loader in reached:  # which grows meanwhile
             reached += [each for each in loader._waits_for if each not in reached]
@@ -139,18 +151,21 @@ class Loader:
         return call_async if is_async(hook) else call
 
     async def load(self, io: IO, parameters: LoadParameters) -> Handler:
-        """Call `load=` if there is one, and return the handler when it is proved. Raises what `load=` raised, or why its result cannot be
-        a model."""
+        """Call `load=` if there is one, and return the handler when it is proved. Raises what `load=` raised,
+        or why its result cannot be a model."""
         options, function = self._options, self._options.function
         returned: Any = None
         if options.load is not None:
-            returned = await call_hook(io, self._wrap_hook(options.load), *([parameters] if self.takes_parameters else ()))
+            returned = await call_hook(
+                io, self._wrap_hook(options.load), *([parameters] if self.takes_parameters else ())
+            )
         if function is None and not callable(returned) and not isinstance(returned, Loaded):
             what = "return the function that answers, such as model.predict, or register one beside load="
             raise ModelFault(f"{options}: load= returned {show(returned)}: {what}")
         if function is not None and returned is not None:
             raise ModelFault(
-                f"{options}: load= returned {show(returned)} beside a registered function, so nobody would call it: return None, "
+                f"{options}: load= returned {show(returned)} beside a registered function, so nobody would "
+                "call it: return None, "
                 f"or leave the function out, as in server.register({options.name!r}, load=...)"
             )
         handler = make_handler(returned if function is None else function, options, self._codecs)
@@ -165,7 +180,8 @@ class Loader:
         return handler
 
     async def unload(self, io: IO, handler: Handler, claim: Callable[[], bool]) -> None:
-        """Call `unload=` for a handler if `claim()`, just before the call, is true. What `unload=` raises is logged."""
+        """Call `unload=` for a handler if `claim()`, just before the call, is true. What `unload=` raises is
+        logged."""
         unload = handler.options.unload
         if unload is None:
             return

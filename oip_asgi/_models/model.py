@@ -1,4 +1,5 @@
-"""A registered model: its options, what it declares, its slots, its lifecycle and its numbers. Knows no requests and no transport."""
+"""A registered model: its options, what it declares, its slots, its lifecycle and its numbers. Knows no
+requests and no transport."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ class Model:
         self.outputs = tuple(options.outputs)
         self.streams = False
         declared = [Input(spec.name, spec, content_type=spec.content_type) for spec in self.inputs]
-        self.binding = make_binding(Bound(entries=declared, parameters=(), codecs=codecs, is_open=not declared))
+        self.binding = make_binding(
+            Bound(entries=declared, parameters=(), codecs=codecs, is_open=not declared)
+        )
         """How its function is called, as far as that is known: `load=` may return another function."""
         self.timeout = _to_seconds(options.timeout)
         self.stream_timeout = _to_seconds(options.stream_timeout)
@@ -45,7 +48,8 @@ class Model:
             self._warn_of_queue(options.max_batch_size)
             if options.max_batch_delay > _LONG_DELAY:
                 logger.warning(
-                    "%s: max_batch_delay=%g is in seconds, for which requests are held back: for milliseconds, write %g",
+                    "%s: max_batch_delay=%g is in seconds, for which requests are held back: for "
+                    "milliseconds, write %g",
                     self, options.max_batch_delay, options.max_batch_delay / 1000,
                 )  # fmt: skip
         self.cache = None if options.cache is None else Cache(options.cache)
@@ -57,7 +61,9 @@ class Model:
             # a function that can never be a model fails here, not when it is loaded
             first = make_handler(options.function, options, codecs, is_loaded=options.load is None)
             self._describe(first)
-        self.lifecycle = Lifecycle(options.label, self.loader, None if self.loader.has_load else first, self._describe, self.limiter)
+        self.lifecycle = Lifecycle(
+            options.label, self.loader, None if self.loader.has_load else first, self._describe, self.limiter
+        )
 
     def _make_limiter(self) -> Limiter:
         options = self.options
@@ -68,11 +74,14 @@ class Model:
         return Batches(*bounds, options.max_batch_size)
 
     def make_stand_in(self, handler: Handler) -> Model:
-        """A copy of this model, with slots and numbers of its own. A handler that does not serve yet answers its requests."""
+        """A copy of this model, with slots and numbers of its own. A handler that does not serve yet answers
+        its requests."""
         stand_in = copy.copy(self)
         stand_in.observers = ()
         stand_in.cache, stand_in.statistics, stand_in.limiter = None, Statistics(), self._make_limiter()
-        stand_in.lifecycle = Lifecycle(self.options.label, self.loader, handler, stand_in._describe, stand_in.limiter)
+        stand_in.lifecycle = Lifecycle(
+            self.options.label, self.loader, handler, stand_in._describe, stand_in.limiter
+        )
         stand_in._describe(handler)
         return stand_in
 
@@ -82,7 +91,8 @@ class Model:
             self.cache.clear()
         self.streams = handler.streams
         self.inputs, self.outputs = map(tuple, handler.shown)
-        self.binding = handler.binding  # last: who sees a new one, as OpenAPI's documents do, finds the rest of its description too
+        # last: who sees a new one, as OpenAPI's documents do, finds the rest of its description too
+        self.binding = handler.binding
         if self.options.max_concurrency is None and not self.has_batches:
             self.limiter.set_max_concurrency(CONCURRENCY[handler.kind])
 
@@ -91,20 +101,23 @@ class Model:
         let_in = limiter.max_concurrency + limiter.max_queue
         if let_in < most:
             logger.warning(
-                "%s: at most %d requests are let in, max_concurrency=%d and max_queue=%d, so requests of one row never fill a batch of "
+                "%s: at most %d requests are let in, max_concurrency=%d and max_queue=%d, so requests of "
+                "one row never fill a batch of "
                 "max_batch_size=%d: raise max_queue",
                 self, let_in, limiter.max_concurrency, limiter.max_queue, most,
             )  # fmt: skip
 
     @property
     def ready(self) -> Callable[[], Any] | None:
-        """What says whether it is ready; what `load=` returned may bring it, and takes it along when it is unloaded."""
+        """What says whether it is ready; what `load=` returned may bring it, and takes it along when it is
+        unloaded."""
         handler = self.lifecycle.handler
         return self.options.ready if handler is None else handler.options.ready
 
     @property
     def is_async(self) -> bool:
-        """Whether its function runs on an event loop, or streams; a function that `load=` returns may do so."""
+        """Whether its function runs on an event loop, or streams; a function that `load=` returns may do
+        so."""
         return self.options.function is None or kind_of(self.options.function, "thread") != "thread"
 
     def __str__(self) -> str:

@@ -1,4 +1,5 @@
-"""What a user says of a model when registering it, as one frozen struct that checks itself. Knows no signature and no requests."""
+"""What a user says of a model when registering it, as one frozen struct that checks itself. Knows no
+signature and no requests."""
 
 from __future__ import annotations
 
@@ -10,20 +11,39 @@ import msgspec
 
 from .._extensions.cache import ResponseCache
 from .._protocol.errors import show
-from .._protocol.options import BOOLEAN, CALLABLE, SECONDS, Check, check_options, instance_of, integer, number, one_of, text
+from .._protocol.options import (
+    BOOLEAN,
+    CALLABLE,
+    SECONDS,
+    Check,
+    check_options,
+    instance_of,
+    integer,
+    number,
+    one_of,
+    text,
+)
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import to_plain, to_plain_name
 from .callables import STREAMS, Kind, kind_of
 
-CONCURRENCY: Final[Mapping[Kind, int]] = {"thread": 40, "inline": 40, "stream": 40, "async": 256, "async stream": 256}
-"""`max_concurrency` if it is left out, but 1 with `max_batch_size`. Starlette has 40 threads; coroutines mostly wait."""
+CONCURRENCY: Final[Mapping[Kind, int]] = {
+    "thread": 40,
+    "inline": 40,
+    "stream": 40,
+    "async": 256,
+    "async stream": 256,
+}
+"""`max_concurrency` if it is left out, but 1 with `max_batch_size`. Starlette has 40 threads; coroutines
+mostly wait."""
 
 NO_TIMEOUT: Final = 10**6
 """Seconds from which a timeout counts as none: the clocks of operating systems do not take every number."""
 
 
 class ModelKeywords(TypedDict, total=False):
-    """The keywords of `InferenceServer.register` and `InferenceServer.model` for type checkers, as `ModelOptions` has them."""
+    """The keywords of `InferenceServer.register` and `InferenceServer.model` for type checkers, as
+    `ModelOptions` has them."""
 
     version: str | None
     platform: str
@@ -50,16 +70,22 @@ class ModelKeywords(TypedDict, total=False):
 
 
 _SPECS: Final = Check(
-    'a list of TensorSpec, such as [TensorSpec("x", "FP32", [-1, 4])], or as in inputs, outputs = specs_of(session)',
+    'a list of TensorSpec, such as [TensorSpec("x", "FP32", [-1, 4])], or as in inputs, outputs = '
+    "specs_of(session)",
     lambda value: isinstance(value, Collection) and all(isinstance(spec, TensorSpec) for spec in value),
     TypeError,
 )
 _CALLS: Final = Check(
     'True, or a list with the inputs of each call, such as [{"x": [1.0, 2.0]}]',
-    lambda value: isinstance(value, bool) or (isinstance(value, (list, tuple)) and all(isinstance(each, Mapping) for each in value)),
+    lambda value: (
+        isinstance(value, bool)
+        or (isinstance(value, (list, tuple)) and all(isinstance(each, Mapping) for each in value))
+    ),
     TypeError,
 )
-_DELAY: Final = number("a number of seconds, 0 or more, such as 0.002", lambda value: 0 <= value <= NO_TIMEOUT)
+_DELAY: Final = number(
+    "a number of seconds, 0 or more, such as 0.002", lambda value: 0 <= value <= NO_TIMEOUT
+)
 
 
 class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -90,21 +116,29 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     timeout: Annotated[float | None, SECONDS] = None
     allow_timeout_override: Annotated[bool, BOOLEAN] = False
     stream_timeout: Annotated[float | None, SECONDS] = None
-    cache: Annotated[ResponseCache | None, instance_of(ResponseCache, "ResponseCache(max_bytes=64 << 20)")] = None
-    max_batch_size: Annotated[int | None, integer(1, "a number of rows, 1 or more, such as 32", most=2**31 - 1)] = None
+    cache: Annotated[
+        ResponseCache | None, instance_of(ResponseCache, "ResponseCache(max_bytes=64 << 20)")
+    ] = None
+    max_batch_size: Annotated[
+        int | None, integer(1, "a number of rows, 1 or more, such as 32", most=2**31 - 1)
+    ] = None
     max_batch_delay: Annotated[float, _DELAY] = 0.0
     replace: Annotated[bool, BOOLEAN] = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise TypeError(f'the model\'s name is {self.name!r}: give it a name first, as in @server.model("iris")')
+            raise TypeError(
+                f'the model\'s name is {self.name!r}: give it a name first, as in @server.model("iris")'
+            )
         msgspec.structs.force_setattr(self, "name", to_plain_name(self.name, self))
         check_options(self, f"{self}: ")
         for field in ("version", "platform"):
             if getattr(self, field) is not None:
                 msgspec.structs.force_setattr(self, field, to_plain(getattr(self, field)))
         if self.function is None and self.load is None:
-            raise TypeError(f"{self}: nothing to call: register a function, or load=, a function that returns one")
+            raise TypeError(
+                f"{self}: nothing to call: register a function, or load=, a function that returns one"
+            )
         if self.function is not None:
             self.check_function(self.function)
         self._check_idle_unload()
@@ -118,12 +152,16 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 what = "read the file, and register a method, such as joblib.load(path).predict"
             raise TypeError(f"{self}: {show(function)} cannot be called: {what}")
         if inspect.isclass(function):
-            raise TypeError(f"{self}: {function.__qualname__} is a class: register an instance, or one of its methods")
+            raise TypeError(
+                f"{self}: {function.__qualname__} is a class: register an instance, or one of its methods"
+            )
         kind = kind_of(function, self.run)
         if self.run == "inline":
             self._check_inline(kind)
         if self.stream_timeout is not None and kind not in STREAMS:
-            raise ValueError(f"{self}: stream_timeout= is for generators, which answer more than once: use timeout=")
+            raise ValueError(
+                f"{self}: stream_timeout= is for generators, which answer more than once: use timeout="
+            )
         if self.cache is not None and kind in STREAMS:
             raise ValueError(f"{self}: the answers of a generator are not cached: leave cache= out")
 
@@ -132,11 +170,13 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             raise ValueError(f'{self}: an async def always runs on the event loop: leave run="inline" out')
         if kind == "stream":
             raise ValueError(
-                f'{self}: a generator runs in a worker thread, one item at a time: leave run="inline" out, or make it an async generator'
+                f'{self}: a generator runs in a worker thread, one item at a time: leave run="inline" out, '
+                "or make it an async generator"
             )
         if self.timeout is not None:
             raise ValueError(
-                f'{self}: run="inline" runs on the event loop, where nothing can interrupt it: leave out either this or timeout='
+                f'{self}: run="inline" runs on the event loop, where nothing can interrupt it: leave out '
+                "either this or timeout="
             )
 
     def _check_idle_unload(self) -> None:
@@ -146,7 +186,8 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             raise ValueError(f"{self}: idle_unload= is for models that can be loaded again: say load= too")
         if self.function is not None and self.unload is None:
             raise ValueError(
-                f"{self}: idle_unload= would free nothing: leave the function out, and let load= return it, or say what unload= frees"
+                f"{self}: idle_unload= would free nothing: leave the function out, and let load= return it, "
+                "or say what unload= frees"
             )
 
     def _check_batching(self) -> None:

@@ -1,4 +1,5 @@
-"""An observer, as models and the server know it: what takes observations, and never holds a request up. `_runtime` has the only one."""
+"""An observer, as models and the server know it: what takes observations, and never holds a request up.
+`_runtime` has the only one."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ class Observer(Protocol):
         """Whether it observes the models of a name."""
 
     def wants_one(self) -> bool:
-        """Whether it wants the observation of a request: asked once for each, before anything of the request is copied."""
+        """Whether it wants the observation of a request: asked once for each, before anything of the request
+        is copied."""
 
     def put(self, observation: Observation, /) -> None:
         """Put an observation into the queue, if there is room."""

@@ -1,7 +1,8 @@
 """The registered models of one server, by name and version. Knows no requests and no transport.
 
-Models may come and go while requests look them up, in any thread. So a list of versions is never changed, only replaced, and a dict is
-changed key by key, and copied in one step by those who go through it: a copy for each change would cost as much as there are models.
+Models may come and go while requests look them up, in any thread. So a list of versions is never changed,
+only replaced, and a dict is changed key by key, and copied in one step by those who go through it: a copy for
+each change would cost as much as there are models.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from .model import Model
 _INTEGER: Final = re.compile("[0-9]+")
 
 UNVERSIONED: Final = "1"
-"""What statistics call the version of a model without versions, and what clients may call it: Triton numbers all versions, and
-perf_analyzer reads a number there."""
+"""What statistics call the version of a model without versions, and what clients may call it: Triton numbers
+all versions, and perf_analyzer reads a number there."""
 
 
 class Registry:
-    """The registered models, in the order of their registration. If not `names_are_told`, errors name none: a client may not see all."""
+    """The registered models, in the order of their registration. If not `names_are_told`, errors name none: a
+    client may not see all."""
 
     def __init__(self, *, names_are_told: bool = True) -> None:
         self._names_are_told = names_are_told
@@ -33,21 +35,31 @@ class Registry:
         self._found: dict[tuple[str, str | None], Model] = {}
         """What requests find by a name and a version, or None for a request without one."""
         self.by_path: dict[str, Model] = {}
-        """The same by path, such as "/models/iris/versions/2", as clients usually spell it, with the version that the path names."""
+        """The same by path, such as "/models/iris/versions/2", as clients usually spell it, with the version
+        that the path names."""
         self._lock = threading.Lock()
         self.changes = 0
         """How often a model has come or gone."""
 
     def add(self, model: Model) -> Model | None:
-        """Take a model in, and return the one that it replaces. Raises ValueError if it may not replace one, or only some have versions."""
+        """Take a model in, and return the one that it replaces. Raises ValueError if it may not replace one,
+        or only some have versions."""
         with self._lock:
             models = self._models.get(model.name, [])
             old = next((other for other in models if other.version == model.version), None)
             if old is not None and not model.options.replace:
-                raise ValueError(f"{model} is registered already: give this one another name or version, or write replace=True")
+                raise ValueError(
+                    f"{model} is registered already: give this one another name or version, or write "
+                    "replace=True"
+                )
             if old is None and models and None in (model.version, models[0].version):
-                raise ValueError(f"{model} is registered both with a version and without: give each of them a version")
-            self._replace_versions(model.name, [*models, model] if old is None else [model if other is old else other for other in models])
+                raise ValueError(
+                    f"{model} is registered both with a version and without: give each of them a version"
+                )
+            self._replace_versions(
+                model.name,
+                [*models, model] if old is None else [model if other is old else other for other in models],
+            )
             return old
 
     def remove(self, name: str, version: str | None) -> list[Model]:
@@ -101,19 +113,25 @@ class Registry:
             return model if serves else self._find_serving(model)
         if version is None or name not in self:
             expected = (
-                _describe_names(name, list(self._models)) if self._names_are_told else "the list of models has those that you may see"
+                _describe_names(name, list(self._models))
+                if self._names_are_told
+                else "the list of models has those that you may see"
             )
             raise NotFound(f"Request for unknown model: {show(name)} is not found: {expected}")
         numbers = self.list_versions(name)
         expected = f"expected {list_names(numbers)}" if numbers else "it has no versions"
         if not self._names_are_told:
             expected = "expected another one"
-        if not _INTEGER.fullmatch(version):  # Triton's words for a version that is no number, which one of its examples looks for
+        # Triton's words for a version that is no number, which one of its examples looks for
+        if not _INTEGER.fullmatch(version):
             expected += f"; failed to get model version from specified version string {show(version)}"
-        raise NotFound(f"Request for unknown model: {show(name)} version {show(version)} is not found: {expected}")
+        raise NotFound(
+            f"Request for unknown model: {show(name)} version {show(version)} is not found: {expected}"
+        )
 
     def _find_serving(self, default: Model) -> Model:
-        """The version that answers if the default one does not serve: the highest that serves; the default one if none does."""
+        """The version that answers if the default one does not serve: the highest that serves; the default
+        one if none does."""
         serving = [model for model in self._models.get(default.name, ()) if model.lifecycle.is_ready]
         return find_default(serving) if serving else default
 

@@ -37,7 +37,8 @@ class Declared(NamedTuple):
 
 
 class ParsedParameter(NamedTuple):
-    """A parameter, and what its annotation asks for: all tensors without a parameter of their own, or one of them, or neither."""
+    """A parameter, and what its annotation asks for: all tensors without a parameter of their own, or one of
+    them, or neither."""
 
     parameter: inspect.Parameter
     annotation: ParsedAnnotation
@@ -69,7 +70,8 @@ class Signature(NamedTuple):
     rest: ParsedParameter | None
     names: Sequence[str]  # the tensor's name of each plain one
     untyped: ParsedParameter | None = None  # the one that content types such as `pd` are for
-    fitted: Sequence[str] | None = None  # the columns with which its estimator was fitted; None for other functions
+    # the columns with which its estimator was fitted; None for other functions
+    fitted: Sequence[str] | None = None
 
     @property
     def takes_request(self) -> bool:
@@ -82,49 +84,72 @@ def find_names_by_position(function: Callable[..., Any], declared: Declared) -> 
     if isinstance(function, np.ufunc):  # its signature has `out` and `where` too, which a client cannot send
         if names and len(names) != function.nin:
             raise TypeError(f"{label} takes {function.nin} inputs, but {len(names)} are declared")
-        names = names or (["x"] if function.nin == 1 else [f"x{index}" for index in range(1, function.nin + 1)])
+        names = names or (
+            ["x"] if function.nin == 1 else [f"x{index}" for index in range(1, function.nin + 1)]
+        )
     else:
         try:
             inspect.signature(function)
             return None
         except (ValueError, TypeError):
             if not names:
-                raise TypeError(f"the signature of {label} cannot be read: declare its inputs, such as inputs=[TensorSpec(...)]") from None
+                raise TypeError(
+                    f"the signature of {label} cannot be read: declare its inputs, such as "
+                    "inputs=[TensorSpec(...)]"
+                ) from None
     if declared.request_codec is not None:
-        raise TypeError(f"{label} has no parameter for content_type={declared.content_type!r}: wrap it in a def")
+        raise TypeError(
+            f"{label} has no parameter for content_type={declared.content_type!r}: wrap it in a def"
+        )
     return names
 
 
 def read_signature(function: Callable[..., Any], label: str) -> tuple[inspect.Signature, str]:
-    """Read the signature, without the parameters that a partial has bound. Returns it and the label with all parameters."""
+    """Read the signature, without the parameters that a partial has bound. Returns it and the label with all
+    parameters."""
     try:
         signature = inspect.signature(function, eval_str=True)
     except Exception as error:
         # Python cannot make `Optional` of an annotation that holds a list
-        mend = "write a shape as a tuple, such as (-1, 4)" if "unhashable" in str(error) else "import the name at run time, or drop it"
+        mend = (
+            "write a shape as a tuple, such as (-1, 4)"
+            if "unhashable" in str(error)
+            else "import the name at run time, or drop it"
+        )
         raise TypeError(f"an annotation of {label} cannot be resolved ({error}): {mend}") from error
     fixed = function.keywords if isinstance(function, functools.partial) else {}
     parameters = [parameter for name, parameter in signature.parameters.items() if name not in fixed]
     if parameters and parameters[0].name == "self":
         owner = label.rpartition(".")[0].rpartition(".")[2]
-        instance = f"{owner}(...).{label.rpartition('.')[2]}" if owner not in ("", "<locals>") else "an object's method"
+        instance = (
+            f"{owner}(...).{label.rpartition('.')[2]}"
+            if owner not in ("", "<locals>")
+            else "an object's method"
+        )
         raise TypeError(
-            f"{label} is a method without its object, so `self` would be an input: register an instance's method, such as {instance}, "
+            f"{label} is a method without its object, so `self` would be an input: register an instance's "
+            f"method, such as {instance}, "
             "not the function of the class; if it needs no instance, make it a staticmethod"
         )
     label = f"{label}({', '.join(signature.parameters)})"
     if {"input_feed", "run_options"} <= signature.parameters.keys():
         raise TypeError(
-            f"{label} takes a dict of arrays, as a session of ONNX Runtime does, and no tensor can become one: register a "
+            f"{label} takes a dict of arrays, as a session of ONNX Runtime does, and no tensor can become "
+            "one: register a "
             'function, such as lambda x: session.run(None, {"x": x})[0]'
         )
     return signature.replace(parameters=parameters), label
 
 
-def parse_signature(function: Callable[..., Any], read: inspect.Signature, names: Sequence[str] | None, declared: Declared) -> Signature:
-    """Parse the annotations, and find what the parameters are for. `names` are those of the tensors if the callable has none for them."""
+def parse_signature(
+    function: Callable[..., Any], read: inspect.Signature, names: Sequence[str] | None, declared: Declared
+) -> Signature:
+    """Parse the annotations, and find what the parameters are for. `names` are those of the tensors if the
+    callable has none for them."""
     parsed = [_parse_parameter(parameter, declared) for parameter in read.parameters.values()]
-    plain = [p for p in parsed if p.parameter.kind not in (p.parameter.VAR_POSITIONAL, p.parameter.VAR_KEYWORD)]
+    plain = [
+        p for p in parsed if p.parameter.kind not in (p.parameter.VAR_POSITIONAL, p.parameter.VAR_KEYWORD)
+    ]
     spread = next((p for p in parsed if p.parameter.kind is p.parameter.VAR_POSITIONAL), None)
     rest = next((p for p in parsed if p.parameter.kind is p.parameter.VAR_KEYWORD), None)
     if names is not None:
@@ -132,11 +157,17 @@ def parse_signature(function: Callable[..., Any], read: inspect.Signature, names
     untyped = _find_untyped_parameter(plain, rest, declared)
     fitted, specs = None if untyped is None else list_columns(find_owner(function)), declared.specs
     if fitted and declared.request_codec is None and len(specs) == 1 and len(specs[0].shape) == 1:
-        raise TypeError(f'{declared.label} was fitted with a data frame, and takes no array of one dimension: write content_type="pd"')
+        raise TypeError(
+            f"{declared.label} was fitted with a data frame, and takes no array of one dimension: write "
+            'content_type="pd"'
+        )
     names = _name_parameters(plain, rest, specs)
     if untyped is not None and declared.request_codec is not None:
         # all tensors go to `untyped`, as for scikit-learn's `pipeline.predict(X, **params)`
-        plain, rest = [p._replace(request_codec=declared.request_codec) if p is untyped else p for p in plain], None
+        plain, rest = (
+            [p._replace(request_codec=declared.request_codec) if p is untyped else p for p in plain],
+            None,
+        )
     return Signature(plain, spread, rest, names, untyped, fitted)
 
 
@@ -144,8 +175,10 @@ def _parse_parameter(parameter: inspect.Parameter, declared: Declared) -> Parsed
     for mark in (parameter.default, *getattr(parameter.annotation, "__metadata__", ())):
         if type(mark).__module__.partition(".")[0] == "fastapi":
             raise TypeError(
-                f"{declared.label}: parameter {parameter.name!r} has {type(mark).__name__} of FastAPI, which only routes resolve: write "
-                "install(..., dependencies=[...]), and take `context: InferenceContext`, whose transport is the scope"
+                f"{declared.label}: parameter {parameter.name!r} has {type(mark).__name__} of FastAPI, "
+                "which only routes resolve: write "
+                "install(..., dependencies=[...]), and take `context: InferenceContext`, whose transport is "
+                "the scope"
             )
     codecs = declared.codecs
     annotation = choose_type(parse_annotation(parameter.annotation), codecs)
@@ -159,36 +192,55 @@ def _parse_parameter(parameter: inspect.Parameter, declared: Declared) -> Parsed
         except TypeError as error:
             raise TypeError(f"{declared.label}: parameter {parameter.name!r}: {error}") from None
         if request_codec is not None and parameter.default is not inspect.Parameter.empty:
-            raise TypeError(f"{declared.label}: parameter {parameter.name!r} is rows, which each request has: leave its default out")
+            raise TypeError(
+                f"{declared.label}: parameter {parameter.name!r} is rows, which each request has: leave its "
+                "default out"
+            )
     return ParsedParameter(parameter, annotation, request_codec, reader)
 
 
-def _find_untyped_parameter(plain: Sequence[ParsedParameter], rest: ParsedParameter | None, declared: Declared) -> ParsedParameter | None:
-    """The parameter that content types such as `pd` are for: the only one without annotation, if no other takes all tensors."""
+def _find_untyped_parameter(
+    plain: Sequence[ParsedParameter], rest: ParsedParameter | None, declared: Declared
+) -> ParsedParameter | None:
+    """The parameter that content types such as `pd` are for: the only one without annotation, if no other
+    takes all tensors."""
     if (rest and declared.request_codec is None) or any(p.request_codec for p in plain):
         return None
-    untyped = [p for p in plain if p.annotation.wanted in UNTYPED and not p.annotation.codec and not p.is_optional]
+    untyped = [
+        p for p in plain if p.annotation.wanted in UNTYPED and not p.annotation.codec and not p.is_optional
+    ]
     return untyped[0] if len(untyped) == 1 else None
 
 
-def _name_parameters(plain: Sequence[ParsedParameter], rest: ParsedParameter | None, specs: Sequence[TensorSpec]) -> list[str]:
-    """The tensor's name of each parameter. If there is one, such as `X` of `predict(X)`, it takes the only declared input."""
+def _name_parameters(
+    plain: Sequence[ParsedParameter], rest: ParsedParameter | None, specs: Sequence[TensorSpec]
+) -> list[str]:
+    """The tensor's name of each parameter. If there is one, such as `X` of `predict(X)`, it takes the only
+    declared input."""
     names = [p.parameter.name for p in plain]
     if len(specs) == 1 and specs[0].name not in names:
-        tensors = [p for p in plain if p.parameter.kind is not p.parameter.KEYWORD_ONLY and p.reader and not p.request_codec]
-        others_take_it = rest or any(p.request_codec or p.annotation.wanted is InferenceRequest for p in plain)
+        tensors = [
+            p
+            for p in plain
+            if p.parameter.kind is not p.parameter.KEYWORD_ONLY and p.reader and not p.request_codec
+        ]
+        others_take_it = rest or any(
+            p.request_codec or p.annotation.wanted is InferenceRequest for p in plain
+        )
         groups: dict[tuple[bool, bool], list[ParsedParameter]] = {}
         for parameter in tensors:
             if not (parameter.is_scalar and others_take_it):
                 groups.setdefault((parameter.is_optional, parameter.is_scalar), []).append(parameter)
-        candidates = groups[min(groups)] if groups else []  # what must be there before what may be, and arrays before scalars
+        # what must be there before what may be, and arrays before scalars
+        candidates = groups[min(groups)] if groups else []
         if len(candidates) == 1:
             names[names.index(candidates[0].parameter.name)] = specs[0].name
     return names
 
 
 def list_parameter_names(function: Callable[..., Any]) -> frozenset[str]:
-    """The names of all parameters, also of bound ones (partial, method): no tensor for `**inputs` may have one of them."""
+    """The names of all parameters, also of bound ones (partial, method): no tensor for `**inputs` may have
+    one of them."""
     function = unwrap_partial(function)
     if not inspect.isroutine(function):
         function = type(function).__call__

@@ -1,4 +1,5 @@
-"""The states of a model, and what each event does in them. A table; nothing here waits, or knows a handler."""
+"""The states of a model, and what each event does in them. A table; nothing here waits, or knows a
+handler."""
 
 from __future__ import annotations
 
@@ -19,18 +20,30 @@ State: TypeAlias = Literal[
     "unregistering",
     "unregistered",
 ]
-"""A model with `load=` is registered first; one without is ready from the start. While it is reloading, its old handler serves.
+"""A model with `load=` is registered first; one without is ready from the start. While it is reloading, its
+old handler serves.
 
-A model with `idle_unload=` that nobody calls is unloaded while it is idling, idle after that, and waking while the next request loads it.
-It counts as ready in these three states. One whose `unload=` still runs when the server has stopped is idling too: the next request after
-that loads it.
+A model with `idle_unload=` that nobody calls is unloaded while it is idling, idle after that, and waking
+while the next request loads it. It counts as ready in these three states. One whose `unload=` still runs when
+the server has stopped is idling too: the next request after that loads it.
 """
 
-Event: TypeAlias = Literal["load", "loaded", "raised", "cancelled", "idle", "unload", "unregister", "unload ended", "server stopped"]
-"""What somebody asked for, or how that ended. A request to a model asks to load it only if it is registered or idle: see `lifecycle`."""
+Event: TypeAlias = Literal[
+    "load", "loaded", "raised", "cancelled", "idle", "unload", "unregister", "unload ended", "server stopped"
+]
+"""What somebody asked for, or how that ended. A request to a model asks to load it only if it is registered
+or idle: see `lifecycle`."""
 
 Action: TypeAlias = Literal[
-    "begin to load", "wait", "refuse", "serve", "serve as before", "discard", "begin to unload", "forget", "nothing"
+    "begin to load",
+    "wait",
+    "refuse",
+    "serve",
+    "serve as before",
+    "discard",
+    "begin to unload",
+    "forget",
+    "nothing",
 ]
 """What the model does because of an event. "Discard" is for a load that ends while the model is unloaded."""
 
@@ -70,7 +83,12 @@ _TABLE: Final[tuple[tuple[Event, tuple[State, ...], Action, State | None], ...]]
     ("server stopped", ("registered", "idle", "failed", "unloaded"), "nothing", "registered"),
     ("server stopped", ("ready",), "forget", "registered"),
     ("server stopped", ("unloading",), "nothing", "idling"),
-    ("server stopped", ("loading", "reloading", "idling", "waking", "unregistering", "unregistered"), "nothing", None),
+    (
+        "server stopped",
+        ("loading", "reloading", "idling", "waking", "unregistering", "unregistered"),
+        "nothing",
+        None,
+    ),
 )
 """What each event does in some states, and the next state; None if the state does not change."""
 

@@ -1,8 +1,9 @@
-"""What one model has done, in numbers: requests by how they ended, and how long each stage took. Knows no requests and no documents.
+"""What one model has done, in numbers: requests by how they ended, and how long each stage took. Knows no
+requests and no documents.
 
-Each request leaves one record at its end: `_serving.record` says what a failed one counts for. Many records are summed at once.
-Executions, which may answer several requests, and the single responses of streams are counted apart. The numbers take bounded memory. Times
-are in seconds.
+Each request leaves one record at its end: `_serving.record` says what a failed one counts for. Many records
+are summed at once. Executions, which may answer several requests, and the single responses of streams are
+counted apart. The numbers take bounded memory. Times are in seconds.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ import numpy as np
 from .._protocol.datatypes import Array
 
 Outcome: TypeAlias = Literal["ok", "invalid", "busy", "timeout", "cancelled", "failed"]
-"""How a request ended: answered; refused for what it says (4xx); refused before it had a slot (503); after its timeout; its client gone;
-by an error of the model or the server."""
+"""How a request ended: answered; refused for what it says (4xx); refused before it had a slot (503); after
+its timeout; its client gone; by an error of the model or the server."""
 
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
 _CODES: Final[dict[Outcome, int]] = {outcome: code for code, outcome in enumerate(OUTCOMES)}
@@ -32,11 +33,13 @@ _CODES: Final[dict[Outcome, int]] = {outcome: code for code, outcome in enumerat
 ResponseOutcome: TypeAlias = Literal["success", "fail", "empty_response", "cancel"]
 
 BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""Upper bounds of the buckets of every duration that others see, in seconds. Each is a bound of the finer ones too."""
+"""Upper bounds of the buckets of every duration that others see, in seconds. Each is a bound of the finer
+ones too."""
 
 
 def _divide_range(low: float, high: float) -> list[float]:
-    """Bounds from `low` up to below `high`, each at most 1.1 times the one before: the middle of two is within 5 % of what is between."""
+    """Bounds from `low` up to below `high`, each at most 1.1 times the one before: the middle of two is
+    within 5 % of what is between."""
     steps = math.ceil(math.log(high / low, 1.1))
     return [float(f"{low * (high / low) ** (step / steps):.4g}") for step in range(steps)]
 
@@ -54,22 +57,28 @@ _BOUNDS: Final[Mapping[Unit, tuple[float, ...]]] = {
 _EDGES: Final[Mapping[Unit, Array]] = {unit: np.array(bounds) for unit, bounds in _BOUNDS.items()}
 
 MOST_ENTRIES: Final = 1000
-"""Responses of a stream after so many are counted under the last index. Executions of more rows count by the next power of two."""
+"""Responses of a stream after so many are counted under the last index. Executions of more rows count by the
+next power of two."""
 
 _MOST_ENDED: Final = 500
-"""So many requests wait to be summed, in 150 KB, and so many executions and responses. To sum them takes a millisecond."""
+"""So many requests wait to be summed, in 150 KB, and so many executions and responses. To sum them takes a
+millisecond."""
 
 _STAGES: Final[Mapping[ResponseOutcome, int]] = {"success": 3, "fail": 3, "empty_response": 2, "cancel": 1}
-"""How many of its durations a response has, by how it ended. In their order: all of it, the call, the encoding."""
+"""How many of its durations a response has, by how it ended. In their order: all of it, the call, the
+encoding."""
 
 _RESPONSE_OUTCOMES: Final = tuple(_STAGES)
-_RESPONSE_CODES: Final[Mapping[ResponseOutcome, int]] = {outcome: code for code, outcome in enumerate(_RESPONSE_OUTCOMES)}
+_RESPONSE_CODES: Final[Mapping[ResponseOutcome, int]] = {
+    outcome: code for code, outcome in enumerate(_RESPONSE_OUTCOMES)
+}
 
 _COMPUTE: Final = ("compute_input", "compute_infer", "compute_output")
 
 
 class Timings(msgspec.Struct, eq=False, gc=False):  # in no reference cycle
-    """When a request reached each stage, in seconds of one clock, or 0.0 if it did not; and what else its record says."""
+    """When a request reached each stage, in seconds of one clock, or 0.0 if it did not; and what else its
+    record says."""
 
     since: float  # its body was there
     entered: float = 0.0  # it had a slot or a place in the queue, and was decoded if that is done at once
@@ -77,15 +86,17 @@ class Timings(msgspec.Struct, eq=False, gc=False):  # in no reference cycle
     called: float = 0.0  # the function was called
     returned: float = 0.0  # the function had returned
     answered: float = 0.0  # the response was encoded
-    lookup: float = -1.0  # how many seconds it was looked up in the cache, or waited there for an equal request; -1 if it was not
+    # how many seconds it was looked up in the cache, or waited there for an equal request; -1 if it was not
+    lookup: float = -1.0
     is_hit: bool = False  # its response was found there
     rows: int = -1  # how many rows it has of a batch; -1 for a call of its own
     id: str | None = None  # None if it has none, or is not decoded
 
 
 Record: TypeAlias = tuple[float, ...]
-"""A request that has ended, as it is kept: the code of its outcome, when it ended, and its `Timings`, the last moment first. Or a response
-of a stream: the code of its outcome, its index, the seconds of its call and of its encoding, and those since the request."""
+"""A request that has ended, as it is kept: the code of its outcome, when it ended, and its `Timings`, the
+last moment first. Or a response of a stream: the code of its outcome, its index, the seconds of its call and
+of its encoding, and those since the request."""
 
 
 class Duration(msgspec.Struct):
@@ -136,14 +147,16 @@ class Numbers(msgspec.Struct):
     success: Duration = msgspec.field(default_factory=Duration)
     # those that failed after they had a slot or waited for one; not those that were refused as invalid
     fail: Duration = msgspec.field(default_factory=Duration)
-    # those whose function was called: how long they waited for it, and how long their decoding and arguments took
+    # those whose function was called: how long they waited for it, and how long their decoding and arguments
+    # took
     queue: Duration = msgspec.field(default_factory=Duration)
     compute_input: Duration = msgspec.field(default_factory=Duration)
     # those whose function returned; each request of a batch counts the whole time of the batch
     compute_infer: Duration = msgspec.field(default_factory=Duration)
     # those that were answered: how long their response took to make
     compute_output: Duration = msgspec.field(default_factory=Duration)
-    # those that were answered from the cache, which count in `success` and `queue` too, and those that were not found there
+    # those that were answered from the cache, which count in `success` and `queue` too, and those that were
+    # not found there
     cache_hit: Duration = msgspec.field(default_factory=Duration)
     cache_miss: Duration = msgspec.field(default_factory=Duration)
 
@@ -151,11 +164,14 @@ class Numbers(msgspec.Struct):
     inference_count: int = 0  # rows inferred successfully
     execution_count: int = 0  # calls of the function
     last_answered: float | None = None  # by the clock of the moments
-    outside: dict[str, int] = {}  # requests with values out of the range of an input, by its name, if they are not refused for that
+    # requests with values out of the range of an input, by its name, if they are not refused for that
+    outside: dict[str, int] = {}
     batches: dict[int, dict[str, Duration]] = {}  # executions by their rows, and by stage
-    response_sums: bytes = b""  # how many responses of streams there were and the seconds of their stages, each by outcome and index
+    # how many responses of streams there were and the seconds of their stages, each by outcome and index
+    response_sums: bytes = b""
 
-    durations: dict[Outcome, Counts] = msgspec.field(default_factory=lambda: {"ok": Counts()})  # `success`, and `fail` by its outcome
+    # `success`, and `fail` by its outcome
+    durations: dict[Outcome, Counts] = msgspec.field(default_factory=lambda: {"ok": Counts()})
     queues: Counts = msgspec.field(default_factory=Counts)  # `queue` of requests whose function was called
     executions: Counts = msgspec.field(default_factory=Counts)  # calls that returned: a batch counts once
     first_responses: Counts = msgspec.field(default_factory=Counts)  # how long streams took until the first
@@ -165,16 +181,24 @@ class Numbers(msgspec.Struct):
         """Add requests that have ended, many at once."""
         codes, ended, returned, called, started, entered, since, lookup, is_hit, size = _to_columns(records)
         counts = np.bincount(codes.astype(np.int64), minlength=len(OUTCOMES)).tolist()
-        self.outcomes = {outcome: self.outcomes[outcome] + count for outcome, count in zip(OUTCOMES, counts, strict=True)}
+        self.outcomes = {
+            outcome: self.outcomes[outcome] + count for outcome, count in zip(OUTCOMES, counts, strict=True)
+        }
         is_ok, is_called = codes == _CODES["ok"], called > 0
-        is_found, is_returned, is_alone = is_ok & (is_hit > 0), is_called & (returned > 0), is_called & (size < 0)
+        is_found, is_returned, is_alone = (
+            is_ok & (is_hit > 0),
+            is_called & (returned > 0),
+            is_called & (size < 0),
+        )
         has_failed = ~is_ok & (entered > 0) & (is_called | (codes != _CODES["invalid"]))
         took = ended - since
         self.success.add_all(took[is_ok])
         self.fail.add_all(took[has_failed])
         self.durations["ok"].add_all(took[is_ok])
         for code in set(codes[has_failed].tolist()):
-            self.durations.setdefault(OUTCOMES[int(code)], Counts()).add_all(took[has_failed & (codes == code)])
+            self.durations.setdefault(OUTCOMES[int(code)], Counts()).add_all(
+                took[has_failed & (codes == code)]
+            )
         self.cache_hit.add_all(lookup[is_found])
         self.cache_miss.add_all(lookup[(lookup >= 0) & ~is_found])
         waited = (started - entered)[is_called]
@@ -199,7 +223,8 @@ class Numbers(msgspec.Struct):
             self.inference_count += int(np.abs(size)[is_called & is_ok].sum())  # -1 counts as one row
 
     def add_execution(self, rows: int, stages: Mapping[str, float]) -> None:
-        """Add a call of the function for `rows` rows, however many requests have them: its seconds in each stage that it reached."""
+        """Add a call of the function for `rows` rows, however many requests have them: its seconds in each
+        stage that it reached."""
         batch = self._find_batch(rows)
         for stage, seconds in stages.items():
             batch[stage].add(1, seconds)
@@ -223,12 +248,15 @@ class Numbers(msgspec.Struct):
             self.outside[name] = self.outside.get(name, 0) + 1
 
     def add_responses(self, records: Sequence[Record]) -> None:
-        """Add responses of streams, many at once. As arrays, they are summed in a tenth of the time that objects take."""
+        """Add responses of streams, many at once. As arrays, they are summed in a tenth of the time that
+        objects take."""
         codes, index, compute_infer, compute_output, since = _to_columns(records)
         places = (codes * MOST_ENTRIES + np.minimum(index, MOST_ENTRIES - 1)).astype(np.int64)
         columns = None, compute_infer + compute_output, compute_infer, compute_output
         sums = np.concatenate([np.bincount(places, each, len(_STAGES) * MOST_ENTRIES) for each in columns])
-        self.response_sums = (sums + np.frombuffer(self.response_sums) if self.response_sums else sums).tobytes()
+        self.response_sums = (
+            sums + np.frombuffer(self.response_sums) if self.response_sums else sums
+        ).tobytes()
         self.first_responses.add_all(since[(index == 0) & (codes == _RESPONSE_CODES["success"])])
 
     def list_responses(self) -> dict[int, dict[str, Duration]]:
@@ -237,7 +265,9 @@ class Numbers(msgspec.Struct):
         sums = np.frombuffer(self.response_sums or bytes(32 * len(_STAGES))).reshape(4, len(_STAGES), -1)
         for index, code in np.argwhere(sums[0].T).tolist():
             outcome, (number, *together) = _RESPONSE_OUTCOMES[code], sums[:, code, index].tolist()
-            for stage, seconds in zip((outcome, "compute_infer", "compute_output")[: _STAGES[outcome]], together, strict=False):
+            for stage, seconds in zip(
+                (outcome, "compute_infer", "compute_output")[: _STAGES[outcome]], together, strict=False
+            ):
                 responses.setdefault(index, {}).setdefault(stage, Duration()).add(int(number), seconds)
         return responses
 
@@ -245,7 +275,11 @@ class Numbers(msgspec.Struct):
 def _to_columns(records: Sequence[Record]) -> Array:
     columns = len(records[0])
     # a third of the time of numpy's own way to read floats of Python
-    return np.frombuffer(pack(f"{len(records) * columns}d", *chain.from_iterable(records))).reshape(-1, columns).T
+    return (
+        np.frombuffer(pack(f"{len(records) * columns}d", *chain.from_iterable(records)))
+        .reshape(-1, columns)
+        .T
+    )
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -259,9 +293,11 @@ class Statistics:
         self._lock = threading.Lock()
         self._numbers = Numbers()
         self._ended: deque[Record] = deque()
-        """Requests that have ended, and are not in the numbers yet. Any thread may append one without the lock."""
+        """Requests that have ended, and are not in the numbers yet. Any thread may append one without the
+        lock."""
         self._responses: deque[Record] = deque()  # the same for responses of streams
-        self._events: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()  # the same for executions: what adds each
+        # the same for executions: what adds each
+        self._events: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
 
     def clear(self) -> None:
         """Begin again at zero, as when a model is unloaded."""
@@ -278,7 +314,10 @@ class Statistics:
             return _decode(_encode(self._numbers))
 
     def _sum_records(self) -> None:
-        for ended, add_all in (self._ended, self._numbers.add_requests), (self._responses, self._numbers.add_responses):
+        for ended, add_all in (
+            (self._ended, self._numbers.add_requests),
+            (self._responses, self._numbers.add_responses),
+        ):
             records = [ended.popleft() for _ in range(len(ended))]
             if records:
                 add_all(records)
@@ -293,13 +332,32 @@ class Statistics:
             record = _CODES[outcome], ended, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0, False, -1
         else:
             # the last moment first: a thread that still runs may reach another stage meanwhile
-            returned, called, started, entered, since = request.returned, request.called, request.started, request.entered, request.since
-            record = _CODES[outcome], ended, returned, called, started, entered, since, request.lookup, request.is_hit, request.rows
+            returned, called, started, entered, since = (
+                request.returned,
+                request.called,
+                request.started,
+                request.entered,
+                request.since,
+            )
+            record = (
+                _CODES[outcome],
+                ended,
+                returned,
+                called,
+                started,
+                entered,
+                since,
+                request.lookup,
+                request.is_hit,
+                request.rows,
+            )
         self._ended.append(record)
         if len(self._ended) >= _MOST_ENDED:
             self._sum_early()
 
-    def record_response(self, index: int, outcome: ResponseOutcome, compute_infer: float, compute_output: float, since: float) -> None:
+    def record_response(
+        self, index: int, outcome: ResponseOutcome, compute_infer: float, compute_output: float, since: float
+    ) -> None:
         """Count a response of a stream, which ended `since` seconds after the request."""
         self._responses.append((_RESPONSE_CODES[outcome], index, compute_infer, compute_output, since))
         if len(self._responses) >= _MOST_ENDED:

@@ -1,1 +1,2 @@
-"""Values for all other packages: tensors, datatypes, documents, limits and errors. It knows none of them, and does no I/O."""
+"""Values for all other packages: tensors, datatypes, documents, limits and errors. It knows none of them, and
+does no I/O."""

@@ -1,4 +1,5 @@
-"""What a client wants to do with a model, as `authorize=` is asked about it. Knows no transport and no model."""
+"""What a client wants to do with a model, as `authorize=` is asked about it. Knows no transport and no
+model."""
 
 from __future__ import annotations
 
@@ -6,7 +7,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, final
 
-Action: TypeAlias = Literal["infer", "metadata", "ready", "config", "statistics", "load", "unload", "shared_memory"]
+Action: TypeAlias = Literal[
+    "infer", "metadata", "ready", "config", "statistics", "load", "unload", "shared_memory"
+]
 Protocol: TypeAlias = Literal["rest", "grpc"]
 
 CHANGES: Final[frozenset[Action]] = frozenset({"load", "unload", "shared_memory"})
@@ -19,16 +22,20 @@ NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 class Access:
     """One action of a client on a model, for which `InferenceServer(authorize=...)` is called.
 
-    In tests of your own function, make one by hand: `Access("infer", "iris", headers={"x-api-key": "s3cret"})`.
+    In tests of your own function, make one by hand: `Access("infer", "iris", headers={"x-api-key":
+    "s3cret"})`.
 
     Args:
-        action: What the client wants to do: "infer", also for `generate`, streams, and each message of ModelStreamInfer; "metadata",
-            "ready", "config" or "statistics"; "load" or "unload"; or "shared_memory", for all that concerns it.
-        model: The model's name, decoded, as the request names it: there may be no such model. None if the request names none.
+        action: What the client wants to do: "infer", also for `generate`, streams, and each message of
+            ModelStreamInfer; "metadata", "ready", "config" or "statistics"; "load" or "unload"; or
+            "shared_memory", for all that concerns it.
+        model: The model's name, decoded, as the request names it: there may be no such model. None if the
+            request names none.
         version: Its version, as the request names it. None if the request names none.
-        headers: The request's headers, or its metadata over gRPC; names in lower case, and any spelling finds them. A function that
-            makes them is called only if somebody reads them.
-        transport: The adapter's own object, as in `InferenceContext`: ASGI scope, WSGI environ, Django request, gRPC context.
+        headers: The request's headers, or its metadata over gRPC; names in lower case, and any spelling finds
+            them. A function that makes them is called only if somebody reads them.
+        transport: The adapter's own object, as in `InferenceContext`: ASGI scope, WSGI environ, Django
+            request, gRPC context.
         protocol: "rest", or "grpc" for gRPC and gRPC-Web.
     """
 

@@ -1,10 +1,12 @@
-"""Whether N values have the shape `[N]` or `[N, 1]`, and when one is taken for the other. Knows no codecs and no models.
+"""Whether N values have the shape `[N]` or `[N, 1]`, and when one is taken for the other. Knows no codecs and
+no models.
 
-Codecs write N values as `[N]`; the codec `np` and MLServer's clients write `[N, 1]`. Clients cannot know which is declared, so
-`Binding.accept_inputs` of `_models.binding` reshapes inputs that have a content type, and columns. Whether an output leaves as `[N]` or
-`[N, 1]`:
+Codecs write N values as `[N]`; the codec `np` and MLServer's clients write `[N, 1]`. Clients cannot know
+which is declared, so `Binding.accept_inputs` of `_models.binding` reshapes inputs that have a content type,
+and columns. Whether an output leaves as `[N]` or `[N, 1]`:
 
-- declared: a list, and what a codec writes, as `to_rank_of` makes it; an array without a content type keeps its shape, which must fit
+- declared: a list, and what a codec writes, as `to_rank_of` makes it; an array without a content type keeps
+  its shape, which must fit
 - not declared, with the content type `np`: `[N, 1]`
 - not declared, otherwise: a list or column as `[N]`, an array in its own shape
 
@@ -23,8 +25,8 @@ from .tensors import Tensor
 
 
 def to_rank_of(array: Array, declared: Sequence[int]) -> Array:
-    """N values as the declared shape has them. `[N, 1]` is reshaped if `[-1]` is declared, and `[N]` of BYTES if `[-1, 1]` or `[-1, -1]`
-    is. Other arrays are returned as they are."""
+    """N values as the declared shape has them. `[N, 1]` is reshaped if `[-1]` is declared, and `[N]` of BYTES
+    if `[-1, 1]` or `[-1, -1]` is. Other arrays are returned as they are."""
     rank = len(declared)
     if rank == 1 and array.ndim == 2 and array.shape[1] == 1:
         return array.reshape(-1)
@@ -40,4 +42,6 @@ def rows_of(tensor: Tensor, target: str) -> Array:
         return tensor.array
     if len(shape) == 2 and shape[1] == 1:
         return tensor.array.reshape(shape[0])
-    raise InvalidRequest(f"tensor {show(tensor.name)} has shape {list(shape)}: expected [N] or [N, 1] for {target!r}")
+    raise InvalidRequest(
+        f"tensor {show(tensor.name)} has shape {list(shape)}: expected [N] or [N, 1] for {target!r}"
+    )

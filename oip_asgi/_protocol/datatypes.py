@@ -19,7 +19,20 @@ DType: TypeAlias = np.dtype[Any]
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 Datatype: TypeAlias = Literal[
-    "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "BF16", "FP32", "FP64", "BYTES"
+    "BOOL",
+    "UINT8",
+    "UINT16",
+    "UINT32",
+    "UINT64",
+    "INT8",
+    "INT16",
+    "INT32",
+    "INT64",
+    "FP16",
+    "BF16",
+    "FP32",
+    "FP64",
+    "BYTES",
 ]
 """The names of datatypes. BF16 needs ml_dtypes."""
 
@@ -53,7 +66,8 @@ _ALSO_CALLED: Final[Mapping[str, Datatype]] = {
     "str": "BYTES",
     "string": "BYTES",
 }
-"""The names of numpy, torch and ONNX for the datatypes, in small letters. `float` is left out: it is FP64 in numpy, and FP32 in ONNX."""
+"""The names of numpy, torch and ONNX for the datatypes, in small letters. `float` is left out: it is FP64 in
+numpy, and FP32 in ONNX."""
 
 NUMBERS: Final = frozenset(dtype for dtype in DTYPES.values() if not dtype.hasobject)
 """The dtypes of the table whose elements are no Python objects."""
@@ -71,8 +85,8 @@ MAX_ELEMENTS: Final = 2**60 - 1
 """Above this no array of 8-byte elements can be addressed, whatever it holds."""
 
 MAX_EMPTY: Final = 1_000_000
-"""The most that the other dimensions of a tensor with a dimension of 0 may multiply to. Each such row has no bytes, and may become a text
-of JSON."""
+"""The most that the other dimensions of a tensor with a dimension of 0 may multiply to. Each such row has no
+bytes, and may become a text of JSON."""
 
 
 @cache  # bounded: an unknown datatype raises
@@ -84,17 +98,21 @@ def dtype_of(datatype: str) -> DType:
         try:
             from ml_dtypes import bfloat16
         except ImportError:
-            raise InvalidRequest("datatype BF16 needs the package ml_dtypes, which this server does not have") from None
+            raise InvalidRequest(
+                "datatype BF16 needs the package ml_dtypes, which this server does not have"
+            ) from None
         extension: DType = np.dtype(bfloat16)
         return extension
     names = f"{', '.join(DTYPES)}, or BF16 with ml_dtypes"
     raise InvalidRequest(
-        f"unknown datatype {show(datatype)}: expected one of {names} (names are case-sensitive){suggest_datatype(datatype)}"
+        f"unknown datatype {show(datatype)}: expected one of {names} (names are "
+        f"case-sensitive){suggest_datatype(datatype)}"
     )
 
 
 def suggest_datatype(name: str) -> str:
-    """Say which datatype was probably meant by an unknown name. In Triton's configurations, they begin with `TYPE_`."""
+    """Say which datatype was probably meant by an unknown name. In Triton's configurations, they begin with
+    `TYPE_`."""
     meant = _ALSO_CALLED.get(name.casefold().removeprefix("type_"))
     return "" if meant is None else f"; did you mean {show(meant)}?"
 
@@ -108,14 +126,15 @@ def datatype_of(dtype: DType) -> Datatype | None:
 
 
 def cast(array: Array, dtype: DType) -> Array:
-    """`array.astype(dtype)` without numpy's warnings of a signalling NaN, and of an overflow: `find_overflow` finds those."""
+    """`array.astype(dtype)` without numpy's warnings of a signalling NaN, and of an overflow: `find_overflow`
+    finds those."""
     with np.errstate(all="ignore"):
         return array.astype(dtype)
 
 
 def widen(array: Array) -> Array:
-    """BF16 as FP32, which holds each of its values, for libraries that know numpy's own dtypes alone. Other arrays are returned as they
-    are."""
+    """BF16 as FP32, which holds each of its values, for libraries that know numpy's own dtypes alone. Other
+    arrays are returned as they are."""
     return array.astype(np.float32) if array.dtype.kind == "V" else array
 
 
@@ -131,7 +150,10 @@ def make_integer_array(elements: list[int], dtype: DType, where: str, first: int
         return np.array(elements, dtype)
     except OverflowError:
         limits = np.iinfo(dtype)
-        index = next(index for index, element in enumerate(elements) if not limits.min <= element <= limits.max)
+        index = next(
+            index for index, element in enumerate(elements) if not limits.min <= element <= limits.max
+        )
         raise InvalidRequest(
-            f"{where}: element {first + index} is out of range for {datatype_of(dtype)}: expected {limits.min} to {limits.max}"
+            f"{where}: element {first + index} is out of range for {datatype_of(dtype)}: expected "
+            f"{limits.min} to {limits.max}"
         ) from None

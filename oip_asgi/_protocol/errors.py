@@ -50,7 +50,10 @@ def find_near(name: str, names: Collection[str], likeness: float = 0.7) -> str |
 
 def describe_expected(names: Collection[str], near: str | None) -> str:
     """Say which names are expected instead of an unknown one, and which of them was probably meant."""
-    return f"expected {list_names(names)}{f'; did you mean {show(near)}?' if near is not None and len(names) > 1 else ''}"
+    return (
+        "expected "
+        f"{list_names(names)}{f'; did you mean {show(near)}?' if near is not None and len(names) > 1 else ''}"
+    )
 
 
 def is_header_value(value: object) -> bool:
@@ -69,12 +72,15 @@ def error_text(error: BaseException, write: Callable[[BaseException], str] = str
 def client_text(error: InferenceError) -> str:
     """The text of an error as it is sent."""
     # a lone surrogate, which only a model's own message can hold, is no UTF-8
-    text = error_text(error, lambda error: error.describe() if isinstance(error, ErrorResponse) else str(error))
+    text = error_text(
+        error, lambda error: error.describe() if isinstance(error, ErrorResponse) else str(error)
+    )
     return text.encode(errors="replace").decode()
 
 
 class InferenceError(Exception):
-    """An error whose text the client may read: over HTTP its status and `{"error": message}`, over gRPC its code and the message.
+    """An error whose text the client may read: over HTTP its status and `{"error": message}`, over gRPC its
+    code and the message.
 
     Raise it from a model to speak to the client; any other exception of a model is logged and answered 500
     without its text.
@@ -98,19 +104,27 @@ class InferenceError(Exception):
     status: int = 400
     headers: Mapping[str, str] = MappingProxyType({})
 
-    def __init__(self, message: str, *, status: int | None = None, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, message: str, *, status: int | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(message)
         if status is not None:
             self.status = status
         if headers is not None:
             self.headers = headers
         if not isinstance(self.status, int) or not 400 <= self.status <= 599:
-            raise ValueError(f"{type(self).__name__}: status {self.status!r} is not the status of an error: expected 400 to 599")
+            raise ValueError(
+                f"{type(self).__name__}: status {self.status!r} is not the status of an error: expected 400 "
+                "to 599"
+            )
         for name, value in self.headers.items():
             if not isinstance(name, str) or not _NAME.fullmatch(name) or name.lower() in _OURS:
                 raise ValueError(f"{type(self).__name__}: {name!r} is no name of a header that can be added")
             if not is_header_value(value):
-                raise ValueError(f"{type(self).__name__}: header {name} is {value!r}: expected printable ASCII without spaces around it")
+                raise ValueError(
+                    f"{type(self).__name__}: header {name} is {value!r}: expected printable ASCII without "
+                    "spaces around it"
+                )
 
     @property
     def grpc_code(self) -> str:
@@ -131,7 +145,8 @@ def copy_error(error: E) -> E | InferenceError:
 
 
 SOON: Final[Mapping[str, str]] = {"Retry-After": "1"}
-"""The header of a 503 that will pass. How long a model takes is not known here, so this only keeps clients from asking again at once."""
+"""The header of a 503 that will pass. How long a model takes is not known here, so this only keeps clients
+from asking again at once."""
 
 
 class InvalidRequest(InferenceError):
@@ -174,7 +189,8 @@ TakenBy: TypeAlias = Callable[[], Reader]
 
 
 class BodyTaken(InferenceError):
-    """Something of the application has read the body before the protocol could: 500. The log says what it was, and what to write."""
+    """Something of the application has read the body before the protocol could: 500. The log says what it
+    was, and what to write."""
 
     status = 500
 
@@ -186,7 +202,8 @@ class NotReady(InferenceError):
 
 
 class NotYet(NotReady):
-    """What a `load=` raises if another server is not there yet: the load is tried again. Its cause is for the log."""
+    """What a `load=` raises if another server is not there yet: the load is tried again. Its cause is for the
+    log."""
 
 
 class Busy(InferenceError):
@@ -214,12 +231,14 @@ class ErrorResponse(InvalidResponse):
     """What a server answered to a client of this package is an error.
 
     Args:
-        text: The error's text, of a server of any kind: of `{"error": ...}`, `{"detail": ...}`, or the body itself, cut if it is long.
+        text: The error's text, of a server of any kind: of `{"error": ...}`, `{"detail": ...}`, or the body
+            itself, cut if it is long.
         response_status: The HTTP status of the response; None if it is not known.
 
     `response_headers` are the headers of the response by their names in lower case, such as "retry-after".
 
-    `status` is 502, "bad gateway": if a model calls another server and does not catch this error, its own clients are answered so.
+    `status` is 502, "bad gateway": if a model calls another server and does not catch this error, its own
+    clients are answered so.
     """
 
     def __init__(self, text: str, response_status: int | None = None) -> None:
@@ -229,15 +248,21 @@ class ErrorResponse(InvalidResponse):
         self.response_status = response_status
         self.response_headers: Mapping[str, str] = {}
         self.hint = ""
-        """What was sent, and what may be wrong with it. Clients of a model that calls another server do not get it."""
+        """What was sent, and what may be wrong with it. Clients of a model that calls another server do not
+        get it."""
 
     def __str__(self) -> str:
         return f"{self.describe()} ({self.hint})" if self.hint else self.describe()
 
     def describe(self) -> str:
-        outcome = "with an error" if self.response_status is None else f"with the status {self.response_status}"
-        return f"the server answered {outcome}: {self.text}" if self.text else f"the server answered {outcome}"
+        outcome = (
+            "with an error" if self.response_status is None else f"with the status {self.response_status}"
+        )
+        return (
+            f"the server answered {outcome}: {self.text}" if self.text else f"the server answered {outcome}"
+        )
 
 
 class ModelFault(Exception):
-    """What a model returned cannot be answered. Its text is for the log: it becomes a `ModelFailed` for the client."""
+    """What a model returned cannot be answered. Its text is for the log: it becomes a `ModelFailed` for the
+    client."""

@@ -1,4 +1,5 @@
-"""The gRPC code of each HTTP status, such as 422, and the status of each code. Knows no errors and no gRPC library.
+"""The gRPC code of each HTTP status, such as 422, and the status of each code. Knows no errors and no gRPC
+library.
 
 Specification: gRPC, Error.
 """

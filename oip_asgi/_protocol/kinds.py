@@ -1,6 +1,8 @@
-"""One table: what kinds of values a tensor may hold, how a declaration names each, and what is read in the place of a missing value.
+"""One table: what kinds of values a tensor may hold, how a declaration names each, and what is read in the
+place of a missing value.
 
-Plain values: it knows no codecs and no pandas. Which number, zone or category is no kind; that is looked at where elements are read.
+Plain values: it knows no codecs and no pandas. Which number, zone or category is no kind; that is looked at
+where elements are read.
 
 Specification: Tensor Data Types, Content Types.
 """
@@ -24,7 +26,8 @@ class Kind(NamedTuple):
     element: Element
     content_type: str | None = None
     stand_in: Any = None
-    """What is read for a missing value of a column, so that errors count all elements; None if nothing has to stand there, or may."""
+    """What is read for a missing value of a column, so that errors count all elements; None if nothing has to
+    stand there, or may."""
     has_class: bool = False
     """Whether Python has a class for it: a list has objects of that, and no texts, which JSON has."""
 
@@ -40,7 +43,10 @@ BYTES: Final = Kind("bytes", "base64", has_class=True)
 DATE: Final = Kind("date", "datetime", "2000-01-01", has_class=True)
 JSON: Final = Kind("JSON", "pd_json")  # a missing one is null
 
-_OF_BYTES: Final[Mapping[str | None, Kind]] = {None: RAW_TEXT, **{kind.content_type: kind for kind in (TEXT, BYTES, DATE, JSON)}}
+_OF_BYTES: Final[Mapping[str | None, Kind]] = {
+    None: RAW_TEXT,
+    **{kind.content_type: kind for kind in (TEXT, BYTES, DATE, JSON)},
+}
 
 _OTHER_CODEC: Final = Kind("raw text")
 """With the content type of a user's codec, or `np`, elements are as they are."""
@@ -54,7 +60,8 @@ GUESSES: Final[tuple[tuple[frozenset[type], Kind, DType], ...]] = (
     (frozenset({str, bytes, NoneType}), RAW_TEXT, DTYPES["BYTES"]),
     (frozenset({datetime, date, NoneType}), DATE, DTYPES["BYTES"]),
 )
-"""What lists are that nobody declared, by the classes of their elements: the first row that has all of them."""
+"""What lists are that nobody declared, by the classes of their elements: the first row that has all of
+them."""
 
 
 def find_kind(spec: TensorSpec) -> Kind:

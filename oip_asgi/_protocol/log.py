@@ -1,7 +1,8 @@
 """Logs what users' code raised or returned, so that no text in it can forge a record. Knows no requests.
 
-Texts of exceptions hold what clients sent, so a traceback may hold any character. Each of its lines is indented, so that none looks
-like a record of its own, and characters that cannot be printed are escaped. Handlers that read `exc_info` get it unchanged.
+Texts of exceptions hold what clients sent, so a traceback may hold any character. Each of its lines is
+indented, so that none looks like a record of its own, and characters that cannot be printed are escaped.
+Handlers that read `exc_info` get it unchanged.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ _SHOWN: Final = 100
 """Characters of a request's identifier that are logged."""
 
 
-def log(message: str, *values: object, level: int = logging.ERROR, extra: Mapping[str, object] | None = None) -> None:
+def log(
+    message: str, *values: object, level: int = logging.ERROR, extra: Mapping[str, object] | None = None
+) -> None:
     """Log one line."""
     path, line, function, _ = logger.findCaller(stacklevel=2)
     _write(logger.makeRecord(logger.name, level, path, line, message, values, None, function, extra))
@@ -38,22 +41,28 @@ def _write(record: logging.LogRecord) -> None:
         logger.handle(record)
 
 
-def log_raised(error: BaseException, message: str, *values: object, extra: Mapping[str, object] | None = None) -> None:
-    """Log what users' code raised, without the frames of this package around it. If only its result was wrong, that is one line."""
+def log_raised(
+    error: BaseException, message: str, *values: object, extra: Mapping[str, object] | None = None
+) -> None:
+    """Log what users' code raised, without the frames of this package around it. If only its result was
+    wrong, that is one line."""
     path, line, function, _ = logger.findCaller(stacklevel=2)
     text, is_foreign = format_traceback(error)
     is_one_line = isinstance(error, ModelFault) and not is_foreign
     if is_one_line:
         message, values = f"{message}: %s", (*values, escape(str(error)))
     raised = None if is_one_line else (type(error), error, error.__traceback__)
-    record = logger.makeRecord(logger.name, logging.ERROR, path, line, message, values, raised, function, extra)
+    record = logger.makeRecord(
+        logger.name, logging.ERROR, path, line, message, values, raised, function, extra
+    )
     # logging's own formatter prints this, if it is there, instead of a text made of exc_info
     record.exc_text = None if is_one_line else text
     _write(record)
 
 
 def log_fields(model: str, version: str | None, request_id: str | None, seconds: float) -> dict[str, object]:
-    """The fields of a record about one request, for `extra=`: `oip_model`, `oip_version`, `oip_request_id` and `oip_seconds`."""
+    """The fields of a record about one request, for `extra=`: `oip_model`, `oip_version`, `oip_request_id`
+    and `oip_seconds`."""
     known_id = None if request_id is None else escape(request_id[:_SHOWN])
     return {"oip_model": model, "oip_version": version, "oip_request_id": known_id, "oip_seconds": seconds}
 
@@ -69,8 +78,9 @@ def escape(text: str) -> str:
 
 
 def format_traceback(error: BaseException) -> tuple[str, bool]:
-    """The traceback of an exception, of its causes and of its groups, as lines that are indented and printable. It begins with the first
-    frame that is not of this package. Returns it, and True if there is such a frame."""
+    """The traceback of an exception, of its causes and of its groups, as lines that are indented and
+    printable. It begins with the first frame that is not of this package. Returns it, and True if there is
+    such a frame."""
     shown = traceback.TracebackException.from_exception(error)
     is_foreign = _leave_out_own(shown)
     text = "".join(shown.format())

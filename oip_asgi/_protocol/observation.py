@@ -16,26 +16,29 @@ from .tensors import InferenceRequest, InferenceResponse, Tensor
 class Observation(msgspec.Struct, frozen=True, eq=False):
     """One inference that has ended, as the function of `InferenceServer.observe` gets it.
 
-    Its arrays are read-only: other observers have the same ones, and so may the cache. To change one, copy it.
+    Its arrays are read-only: other observers have the same ones, and so may the cache. To change one, copy
+    it.
 
     Args:
         model: The model's name.
         version: Its version, None for a model without versions.
         id: The request's identifier, None if it has none, or was refused before it was decoded.
-        request: The request; None if it was refused before it was decoded. Rows of a class are columns here; it has no inputs if rows
-            cannot become any, such as integers beyond 64 bits.
-        response: The response as the model made it, before output options such as `classification`: the first one of a stream. None if
-            there was none.
-        error: What the client got instead, or at the end of its stream; None if all went well. Its `__cause__` is what the model raised, if
-            it did. A request that was given up, as its client went or its host ended it, has the status 499.
+        request: The request; None if it was refused before it was decoded. Rows of a class are columns here;
+            it has no inputs if rows cannot become any, such as integers beyond 64 bits.
+        response: The response as the model made it, before output options such as `classification`: the first
+            one of a stream. None if there was none.
+        error: What the client got instead, or at the end of its stream; None if all went well. Its
+            `__cause__` is what the model raised, if it did. A request that was given up, as its client went
+            or its host ended it, has the status 499.
         seconds: From when the request's body was there until its end; 0.0 if it was refused before that.
         at: When it ended, in seconds since 1970 in UTC, as `time.time()` has it.
-        transport: The adapter's own object, as in `InferenceContext`: ASGI scope, WSGI environ, Django request, gRPC context; None for a
-            call from Python.
+        transport: The adapter's own object, as in `InferenceContext`: ASGI scope, WSGI environ, Django
+            request, gRPC context; None for a call from Python.
         responses: How many responses were made: 1 for a request that was answered, any number for a stream.
-        inputs_sha256: With `payload=False`, where `request` and `response` have no tensors: a digest of the request's inputs, in
-            hexadecimal digits. It is the SHA-256 of these bytes for each input, in the order of their names: the JSON text
-            `["name","datatype",[shape]]` without spaces, a line feed, and the elements as binary tensor data has them.
+        inputs_sha256: With `payload=False`, where `request` and `response` have no tensors: a digest of the
+            request's inputs, in hexadecimal digits. It is the SHA-256 of these bytes for each input, in the
+            order of their names: the JSON text `["name","datatype",[shape]]` without spaces, a line feed, and
+            the elements as binary tensor data has them.
     """
 
     model: str
@@ -65,6 +68,8 @@ def without_payload(observation: Observation) -> Observation:
 def _digest_inputs(inputs: list[Tensor]) -> str:
     digest = sha256()
     for tensor in sorted(inputs, key=lambda tensor: tensor.name):
-        digest.update(json.dumps([tensor.name, tensor.datatype, tensor.shape], separators=(",", ":")).encode() + b"\n")
+        digest.update(
+            json.dumps([tensor.name, tensor.datatype, tensor.shape], separators=(",", ":")).encode() + b"\n"
+        )
         digest.update(view_bytes(tensor.array))
     return digest.hexdigest()

@@ -1,7 +1,7 @@
 """The check of an option, which stands beside its field in a struct. Knows no model and no server.
 
-The struct's field has the type and the default; the docstring of the function that takes the option has the sentence. Checks, signatures
-and the tables of the documentation are made from both.
+The struct's field has the type and the default; the docstring of the function that takes the option has the
+sentence. Checks, signatures and the tables of the documentation are made from both.
 """
 
 from __future__ import annotations
@@ -52,11 +52,17 @@ def is_text(value: object) -> bool:
 
 
 def integer(least: int, expected: str = "", most: float = math.inf) -> Check:
-    return Check(expected or f"an integer, {least} or more", lambda value: type(value) is int and least <= value <= most)
+    return Check(
+        expected or f"an integer, {least} or more",
+        lambda value: type(value) is int and least <= value <= most,
+    )
 
 
 def number(expected: str, holds: Callable[[float], bool]) -> Check:
-    return Check(expected, lambda value: isinstance(value, (int, float)) and not isinstance(value, bool) and holds(value))
+    return Check(
+        expected,
+        lambda value: isinstance(value, (int, float)) and not isinstance(value, bool) and holds(value),
+    )
 
 
 def one_of(*values: str) -> Check:
@@ -70,7 +76,9 @@ def instance_of(cls: type, example: str) -> Check:
 BYTES: Final = integer(0, "a number of bytes, 0 or more, or None for no limit")
 BOOLEAN: Final = Check("True or False", lambda value: type(value) is bool, TypeError)
 CALLABLE: Final = Check("a callable", callable, TypeError)
-SECONDS: Final = number("a positive number of seconds, or None for no limit", lambda value: 0 < value < math.inf)
+SECONDS: Final = number(
+    "a positive number of seconds, or None for no limit", lambda value: 0 < value < math.inf
+)
 
 
 @functools.cache
@@ -104,13 +112,16 @@ def check_names(options: Collection[str], struct: type[msgspec.Struct], owner: s
 
 
 def document(struct: type[msgspec.Struct]) -> Callable[[T], T]:
-    """For `help()`: replace `**options` in a signature by the options of a struct. A test holds the docstring to them."""
+    """For `help()`: replace `**options` in a signature by the options of a struct. A test holds the docstring
+    to them."""
 
     def fill_in(documented: T) -> T:
         signature = inspect.signature(documented)  # type: ignore[arg-type]
         parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
         parameters += [
-            inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
+            inspect.Parameter(
+                field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type
+            )
             for field in list_fields(struct).values()
             if field.name not in signature.parameters
         ]

@@ -1,7 +1,8 @@
-"""Collects a request's body, and checks its limits, compressed and decompressed, and its announced length. Reads nothing itself.
+"""Collects a request's body, and checks its limits, compressed and decompressed, and its announced length.
+Reads nothing itself.
 
-gzip and deflate are decoded in pieces of 256 KiB at most. `Body` checks the limit, `max_body_bytes`, before it keeps a piece, so a gzip
-bomb takes at most 256 KiB more than the limit.
+gzip and deflate are decoded in pieces of 256 KiB at most. `Body` checks the limit, `max_body_bytes`, before
+it keeps a piece, so a gzip bomb takes at most 256 KiB more than the limit.
 
 Specification: RFC 9110, section 8.4; RFC 1950 to 1952.
 """
@@ -27,14 +28,15 @@ _WINDOW: Final[Mapping[Coding, int]] = {"gzip": 16 + zlib.MAX_WBITS, "deflate": 
 _RAW: Final = -zlib.MAX_WBITS
 
 _SLICE: Final = 2**14
-"""Bytes that are decoded at a time. zlib copies what follows a gzip member, so the time for a slice grows with its square."""
+"""Bytes that are decoded at a time. zlib copies what follows a gzip member, so the time for a slice grows
+with its square."""
 
 _PIECE: Final = 2**18
 """The most bytes that come out at a time, however well they were compressed."""
 
 _MAX_MEMBERS: Final = 10_000
-"""How many members a gzip body may have. Each costs microseconds, even an empty one. Formats with a member for each 64 KiB of a body
-reach this at 640 MB."""
+"""How many members a gzip body may have. Each costs microseconds, even an empty one. Formats with a member
+for each 64 KiB of a body reach this at 640 MB."""
 
 
 def read_coding(value: str) -> Coding | None:
@@ -44,7 +46,8 @@ def read_coding(value: str) -> Coding | None:
         return None
     if len(names) > 1 or names[0] not in _CODINGS:
         raise InferenceError(
-            f"Content-Encoding {show(value)} is not supported: expected one of gzip and deflate, or the body as it is",
+            f"Content-Encoding {show(value)} is not supported: expected one of gzip and deflate, or the "
+            "body as it is",
             status=415,
             headers={"Accept-Encoding": ", ".join(_WINDOW)},
         )
@@ -76,7 +79,8 @@ class Decoder:
 
     def _decode(self, data: memoryview | bytes) -> Iterator[bytes]:
         piece = b""
-        while data or len(piece) == _PIECE:  # zlib may have read all data, and still hold more than a full piece
+        # zlib may have read all data, and still hold more than a full piece
+        while data or len(piece) == _PIECE:
             assert self._inflate is not None  # feed has made it
             if self._inflate.eof:
                 self._inflate = self._next_member()
@@ -101,21 +105,27 @@ class Decoder:
 
     def finish(self) -> None:
         if self._inflate is None or not self._inflate.eof:
-            raise InvalidRequest(f"the {self._coding} body ends too early: expected its end mark and checksum")
+            raise InvalidRequest(
+                f"the {self._coding} body ends too early: expected its end mark and checksum"
+            )
 
 
 _UPGRADE: Final = (
-    "no body came, and the request has the header Upgrade with {}: uvicorn with httptools drops the body of such a request. Send no "
-    "Upgrade, in Java by HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1), or start uvicorn with --http h11"
+    "no body came, and the request has the header Upgrade with {}: uvicorn with httptools drops the body of "
+    "such a request. Send no "
+    "Upgrade, in Java by HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1), or start uvicorn "
+    "with --http h11"
 )
 _TAKEN: Final = "something of the application has read the body of the request first: see the server's log"
 _TAKEN_BY: Final = (
-    "%s has read the body of a request before oip_asgi could, so the answer is 500: write %s there first, which keeps the body"
+    "%s has read the body of a request before oip_asgi could, so the answer is 500: write %s there first, "
+    "which keeps the body"
 )
 
 
 def make_taken_error(taken_by: TakenBy, *, is_logged: bool = True) -> BodyTaken:
-    """Make the error for a request whose body something of the application has read, and log what that was."""
+    """Make the error for a request whose body something of the application has read, and log what that
+    was."""
     if is_logged:
         log(_TAKEN_BY, *taken_by())
     return BodyTaken(_TAKEN)
@@ -131,10 +141,12 @@ class Body(msgspec.Struct, eq=False):
     length: int | None  # the announced length in bytes, None if none was announced
     limit: int | None  # the most bytes that are taken, before decoding and after; None for no limit
     coding: Coding | None = None
-    """How the body is compressed, None if it is not. To decompress takes `feed` up to a second for each chunk."""
+    """How the body is compressed, None if it is not. To decompress takes `feed` up to a second for each
+    chunk."""
     json_length: int | None = 0
-    """How many bytes of it are JSON in front of binary data; None if all are. If the body comes in more than one chunk, it is laid out so
-    that the bytes after the JSON are aligned and can be an array without a copy."""
+    """How many bytes of it are JSON in front of binary data; None if all are. If the body comes in more than
+    one chunk, it is laid out so that the bytes after the JSON are aligned and can be an array without a
+    copy."""
     keep: bool = True  # whether the bytes are wanted. Otherwise they are only counted.
     json_limit: int | None = None  # the most bytes of JSON that are taken; None for no limit
     is_chunked: bool = False  # whether the request says that a body follows, and not how long it is
@@ -155,7 +167,10 @@ class Body(msgspec.Struct, eq=False):
                 "send binary tensor data, or raise max_json_bytes"
             )
         if size > limit:
-            raise TooLarge(f"the body is larger than {self.limit} bytes, the most that this server takes (max_body_bytes)")
+            raise TooLarge(
+                f"the body is larger than {self.limit} bytes, the most that this server takes "
+                "(max_body_bytes)"
+            )
 
     def count_next(self, most: int) -> int:
         """How many bytes to read next, at most `most`; 0 if all that was announced is there."""
@@ -189,7 +204,8 @@ class Body(msgspec.Struct, eq=False):
         self._size += len(chunk)
 
     def _make_room(self, size: int) -> memoryview:
-        """Make room for so many bytes, or for more of them to come. In a `bytearray` that grows, 64 MiB take five times as long."""
+        """Make room for so many bytes, or for more of them to come. In a `bytearray` that grows, 64 MiB take
+        five times as long."""
         is_known = self.length is not None and self.limit is not None and self.coding is None
         expected = self._padding + (self.length or 0) if is_known else 2 * size
         room = np.empty(max(expected, size), np.uint8).data
@@ -208,8 +224,8 @@ class Body(msgspec.Struct, eq=False):
 
         Args:
             cut_off: Whether it ended too early.
-            taken_by: Finds what of the application has read the bytes that are missing, if any are. None if the client may not have sent
-                them. With `cut_off`, something is known to have read some.
+            taken_by: Finds what of the application has read the bytes that are missing, if any are. None if
+                the client may not have sent them. With `cut_off`, something is known to have read some.
         """
         received, length = self._received, self.length
         if self.upgrade is not None and not received and (length or self.is_chunked):
@@ -228,4 +244,8 @@ class Body(msgspec.Struct, eq=False):
         if self._decoder is not None:
             self._decoder.finish()
             self._decoder = None  # its window would stay as long as the request
-        return self._first if self._room is None else self._room[self._padding : self._padding + self._size].toreadonly()
+        return (
+            self._first
+            if self._room is None
+            else self._room[self._padding : self._padding + self._size].toreadonly()
+        )

@@ -11,7 +11,13 @@ from .errors import is_header_value, show
 _NAME: Final = re.compile("[0-9a-z_.-]+")
 """Names that gRPC takes too, in lower case."""
 
-_OF_THE_BODY: Final = ("content-encoding", "content-length", "content-range", "content-type", "inference-header-content-length")
+_OF_THE_BODY: Final = (
+    "content-encoding",
+    "content-length",
+    "content-range",
+    "content-type",
+    "inference-header-content-length",
+)
 _OF_THE_CONNECTION: Final = (
     *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection"),
     *("te", "trailer", "trailers", "transfer-encoding", "upgrade"),
@@ -24,7 +30,8 @@ _REFUSED: Final = {
 
 
 class ResponseHeaders(MutableMapping[str, str]):
-    """Headers by name, whatever its case. Those that cannot be sent over each transport raise ValueError when they are written."""
+    """Headers by name, whatever its case. Those that cannot be sent over each transport raise ValueError when
+    they are written."""
 
     def __init__(self) -> None:
         self._values: dict[str, str] = {}
@@ -37,7 +44,10 @@ class ResponseHeaders(MutableMapping[str, str]):
     def __setitem__(self, name: str, value: str) -> None:
         key = _check_name(name)
         if not is_header_value(value):
-            raise ValueError(f"response header {name} is {show(value)}: expected a str of printable ASCII without spaces around it")
+            raise ValueError(
+                f"response header {name} is {show(value)}: expected a str of printable ASCII without spaces "
+                "around it"
+            )
         self._check_open(name)
         self._values[key] = str.__str__(value)
 
@@ -61,7 +71,10 @@ class ResponseHeaders(MutableMapping[str, str]):
 
     def _check_open(self, name: str) -> None:
         if self.is_sent:
-            raise RuntimeError(f"response header {name} is too late, as the head of the answer has left: write it before the first item")
+            raise RuntimeError(
+                f"response header {name} is too late, as the head of the answer has left: write it before "
+                "the first item"
+            )
 
 
 def _check_name(name: str) -> str:

@@ -11,11 +11,15 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 Parameters: TypeAlias = dict[str, str | int | float | bool]
-RequestParameters: TypeAlias = dict[str, str | Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | float | bool]
-"""Parameters of a short request. A decoder compares integers with INT64 only: UINT64, and what has more bits, is read in parts."""
+RequestParameters: TypeAlias = dict[
+    str, str | Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | float | bool
+]
+"""Parameters of a short request. A decoder compares integers with INT64 only: UINT64, and what has more bits,
+is read in parts."""
 
 UncheckedParameters: TypeAlias = dict[str, Any]
-"""Parameters of a request whose values are not checked yet. For values of no type, a decoder can be told how to read floats."""
+"""Parameters of a request whose values are not checked yet. For values of no type, a decoder can be told how
+to read floats."""
 
 ReceivedParameters: TypeAlias = dict[str, str | int | float | bool | None]
 """Parameters of a response as a client reads it: MLServer writes null for those it has no value for."""
@@ -25,14 +29,15 @@ Dimension: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 _Element: TypeAlias = int | float | str | None
 Data: TypeAlias = _Element | list[_Element | list[_Element | list[_Element | list[_Element]]]]
-"""`data` of any datatype but BOOL, flat, or nested as deep as images. Booleans are left out: as the datatype is not known yet, true could
-pass for a number."""
+"""`data` of any datatype but BOOL, flat, or nested as deep as images. Booleans are left out: as the datatype
+is not known yet, true could pass for a number."""
 
 
 class RequestInput(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """`$request_input`, with the fields of the specification and no other.
 
-    `gc=False`, as it is in no reference cycle: the collector would take half the time of a request with 100,000 inputs.
+    `gc=False`, as it is in no reference cycle: the collector would take half the time of a request with
+    100,000 inputs.
     """
 
     name: str
@@ -43,7 +48,8 @@ class RequestInput(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class TensorText(msgspec.Struct, gc=False):
-    """`$request_input` of a request that is read in parts, or `$response_output` as a client reads it. `data` is empty if it is absent."""
+    """`$request_input` of a request that is read in parts, or `$response_output` as a client reads it. `data`
+    is empty if it is absent."""
 
     name: str
     shape: tuple[Dimension, ...]
@@ -67,7 +73,8 @@ class RequestOutput(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=Tr
 
 
 class InferenceRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """`$inference_request`, with the fields of the specification and those that KServe's client adds: the model's name and version."""
+    """`$inference_request`, with the fields of the specification and those that KServe's client adds: the
+    model's name and version."""
 
     inputs: list[RequestInput]
     id: str | None = None
@@ -95,7 +102,8 @@ class OutputParts(msgspec.Struct, gc=False):
 
 
 class RequestParts(msgspec.Struct):
-    """`InferenceRequest`, in which what may be large stays text until its size is checked. Other fields are ignored."""
+    """`InferenceRequest`, in which what may be large stays text until its size is checked. Other fields are
+    ignored."""
 
     inputs: list[InputParts]
     id: str | None = None
@@ -133,7 +141,8 @@ class SentRequest(msgspec.Struct, omit_defaults=True):
 
 
 class ReceivedResponse(msgspec.Struct):
-    """`$inference_response`, or `$inference_error_response`, as a client reads it: servers may write null for an absent field."""
+    """`$inference_response`, or `$inference_error_response`, as a client reads it: servers may write null for
+    an absent field."""
 
     model_name: str | None = None
     outputs: list[TensorText] | None = None
@@ -187,7 +196,8 @@ class ModelIndex(msgspec.Struct, kw_only=True):
 
 
 class ServerReady(msgspec.Struct, omit_defaults=True):
-    """`$ready_server_response`: the text says `live`, KServe's client and server say `ready`; both are here."""
+    """`$ready_server_response`: the text says `live`, KServe's client and server say `ready`; both are
+    here."""
 
     ready: bool
     live: bool

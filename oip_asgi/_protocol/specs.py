@@ -15,19 +15,32 @@ from typing import Any, Final
 import numpy as np
 
 from .column_shape import to_rank_of
-from .datatypes import FIRST_ROUNDED, FLOATING, MAX_ELEMENTS, MAX_RANK, Array, Datatype, DType, cast, dtype_of, find_overflow
+from .datatypes import (
+    FIRST_ROUNDED,
+    FLOATING,
+    MAX_ELEMENTS,
+    MAX_RANK,
+    Array,
+    Datatype,
+    DType,
+    cast,
+    dtype_of,
+    find_overflow,
+)
 from .errors import InvalidRequest
 from .schemas import Parameters
 from .tensors import to_plain_name
 
 OTHER_DATATYPES: Final = "other_datatypes"
-"""The parameter of an input in metadata that says which datatypes are taken beside its own: "numbers" or "all"."""
+"""The parameter of an input in metadata that says which datatypes are taken beside its own: "numbers" or
+"all"."""
 LABELS: Final = "labels"
 """The parameter of an output in metadata that has its labels: a list in JSON, as a parameter is no list."""
 
 
 class _Resolved:
-    """Values that a `TensorSpec` makes from its fields. They stand here so that the dataclass does not take them for fields."""
+    """Values that a `TensorSpec` makes from its fields. They stand here so that the dataclass does not take
+    them for fields."""
 
     dtype: DType
     """The numpy dtype of the datatype."""
@@ -36,9 +49,11 @@ class _Resolved:
     parameters: Mapping[str, str]
     """The parameters of the tensor in metadata."""
     is_number: bool = False
-    """Whether a column of any datatype is known as one of numbers: whole ones become floats then, as they were in the training."""
+    """Whether a column of any datatype is known as one of numbers: whole ones become floats then, as they
+    were in the training."""
     other_datatypes: str | None = None
-    """Which datatypes are taken beside the declared one, as metadata says it in `OTHER_DATATYPES`; None for no other."""
+    """Which datatypes are taken beside the declared one, as metadata says it in `OTHER_DATATYPES`; None for
+    no other."""
 
 
 @dataclass(frozen=True)
@@ -49,26 +64,29 @@ class TensorSpec(_Resolved):
         name: The tensor's name.
         datatype: One of the protocol's datatypes, such as "FP32".
         shape: The dimensions; -1 stands for any size.
-        content_type: How the values are read or written if a request says nothing else, such as "str". Metadata shows it among the
-            tensor's `parameters`.
-        labels: What the elements of an output's row are called, in order, such as ["cat", "dog"]: clients that ask for the largest of them
-            by classification get these.
-        format: The order of an image's dimensions, "NCHW" or "NHWC". Clients of images read it in the model's configuration.
-        example: The elements of an example for the page and the OpenAPI documents, flat, as JSON has them: as many as the shape has with 1
-            for each -1. Left out, they show zeros.
-        pd_dtype: The dtype of a data frame's column where its values do not show it, such as "Int64" or "datetime64[us]". The column has
-            it in each request, and metadata shows it among the tensor's `parameters`. "object[NaN]" is a column of objects in which a
-            missing value is NaN and not None.
-        pd_categories: The categories of a column whose `pd_dtype` is "category", as the text of a JSON object that `specs_of` writes.
-        minimum: The least value of an input of numbers: a tensor with a smaller one is refused, or flagged if the model says so. NaN and
-            missing values count as inside. None for no bound. Outputs are not checked: their metadata shows no range.
+        content_type: How the values are read or written if a request says nothing else, such as "str".
+            Metadata shows it among the tensor's `parameters`.
+        labels: What the elements of an output's row are called, in order, such as ["cat", "dog"]: clients
+            that ask for the largest of them by classification get these.
+        format: The order of an image's dimensions, "NCHW" or "NHWC". Clients of images read it in the model's
+            configuration.
+        example: The elements of an example for the page and the OpenAPI documents, flat, as JSON has them: as
+            many as the shape has with 1 for each -1. Left out, they show zeros.
+        pd_dtype: The dtype of a data frame's column where its values do not show it, such as "Int64" or
+            "datetime64[us]". The column has it in each request, and metadata shows it among the tensor's
+            `parameters`. "object[NaN]" is a column of objects in which a missing value is NaN and not None.
+        pd_categories: The categories of a column whose `pd_dtype` is "category", as the text of a JSON object
+            that `specs_of` writes.
+        minimum: The least value of an input of numbers: a tensor with a smaller one is refused, or flagged if
+            the model says so. NaN and missing values count as inside. None for no bound. Outputs are not
+            checked: their metadata shows no range.
         maximum: The largest value, in the same way.
 
     Raises:
         TypeError: An argument has the wrong type.
-        ValueError: The datatype is unknown, a dimension is below -1, the name has lone surrogates, the labels cannot be those of this
-            tensor, the format is unknown or has not as many dimensions, the example has another number of elements, or the range is
-            empty or of no numbers.
+        ValueError: The datatype is unknown, a dimension is below -1, the name has lone surrogates, the labels
+            cannot be those of this tensor, the format is unknown or has not as many dimensions, the example
+            has another number of elements, or the range is empty or of no numbers.
 
     Example:
         >>> TensorSpec("pixels", "UINT8", [-1, 28, 28]).fits((5, 28, 28))
@@ -100,19 +118,33 @@ class TensorSpec(_Resolved):
             object.__setattr__(self, "dtype", dtype_of(self.datatype))
         except InvalidRequest as error:
             raise ValueError(f"{here}: {error}") from None
-        if not isinstance(self.shape, (list, tuple)) or not all(type(dimension) is int for dimension in self.shape):
+        if not isinstance(self.shape, (list, tuple)) or not all(
+            type(dimension) is int for dimension in self.shape
+        ):
             raise TypeError(f"{here}: the shape must be a list of integers, such as [-1, 4]")
         if not all(-1 <= dimension <= MAX_ELEMENTS for dimension in self.shape) or len(self.shape) > MAX_RANK:
-            raise ValueError(f"{here}: dimensions must be -1 (any size) or more, below 2**60, and at most {MAX_RANK}")
-        named = {"content_type": self.content_type, "pd_dtype": self.pd_dtype, "pd_categories": self.pd_categories}
-        object.__setattr__(self, "parameters", {field: value for field, value in named.items() if value is not None})
+            raise ValueError(
+                f"{here}: dimensions must be -1 (any size) or more, below 2**60, and at most {MAX_RANK}"
+            )
+        named = {
+            "content_type": self.content_type,
+            "pd_dtype": self.pd_dtype,
+            "pd_categories": self.pd_categories,
+        }
+        object.__setattr__(
+            self, "parameters", {field: value for field, value in named.items() if value is not None}
+        )
         for field, value in self.parameters.items():
             if not isinstance(value, str):
                 raise TypeError(f'{here}: {field}={value!r} must be a string, such as pd_dtype="Int64"')
         if (self.pd_dtype == "category") is not (self.pd_categories is not None):
-            raise ValueError(f'{here}: pd_dtype="category" and pd_categories= go together, as specs_of(frame) writes them')
+            raise ValueError(
+                f'{here}: pd_dtype="category" and pd_categories= go together, as specs_of(frame) writes them'
+            )
         object.__setattr__(self, "shape", tuple(self.shape))
-        object.__setattr__(self, "_fixed", tuple((axis, size) for axis, size in enumerate(self.shape) if size != -1))
+        object.__setattr__(
+            self, "_fixed", tuple((axis, size) for axis, size in enumerate(self.shape) if size != -1)
+        )
         if self.labels is not None:
             self._check_labels(here)
             object.__setattr__(self, "labels", tuple(map(str, self.labels)))
@@ -120,17 +152,25 @@ class TensorSpec(_Resolved):
             if self.format not in ("NCHW", "NHWC"):
                 raise ValueError(f'{here}: format={self.format!r} must be "NCHW" or "NHWC", or left out')
             if len(self.shape) not in (3, 4):
-                raise ValueError(f"{here}: format={self.format!r} is for images, whose shape has 3 dimensions, or 4 with that of the batch")
+                raise ValueError(
+                    f"{here}: format={self.format!r} is for images, whose shape has 3 dimensions, or 4 with "
+                    "that of the batch"
+                )
         if self.has_range:
             self._check_range(here)
         if self.example is not None:
             if not isinstance(self.example, (list, tuple)) or not all(
                 isinstance(each, (str, int, float, NoneType)) for each in self.example
             ):
-                raise TypeError(f"{here}: example={self.example!r} must be a flat list of numbers, booleans or strings")
+                raise TypeError(
+                    f"{here}: example={self.example!r} must be a flat list of numbers, booleans or strings"
+                )
             elements = math.prod(1 if size == -1 else size for size in self.shape)
             if len(self.example) != elements:
-                raise ValueError(f"{here}: example= has {len(self.example)} elements, and with 1 for each -1 the shape has {elements}")
+                raise ValueError(
+                    f"{here}: example= has {len(self.example)} elements, and with 1 for each -1 the shape "
+                    f"has {elements}"
+                )
             object.__setattr__(self, "example", tuple(map(_to_plain, self.example)))
 
     def _check_range(self, here: str) -> None:
@@ -142,7 +182,10 @@ class TensorSpec(_Resolved):
             raise ValueError(f"{here}: minimum= and maximum= are for numbers")
         wide = np.array(bounds, np.float64)
         if self.datatype in FLOATING and find_overflow(wide, cast(wide, self.dtype)).any():
-            raise ValueError(f"{here}: {self.datatype} does not reach a bound, so infinity would be inside: leave that bound out")
+            raise ValueError(
+                f"{here}: {self.datatype} does not reach a bound, so infinity would be inside: leave that "
+                "bound out"
+            )
         if bounds != sorted(bounds):
             raise ValueError(f"{here}: minimum={self.minimum} is above maximum={self.maximum}")
 
@@ -153,11 +196,17 @@ class TensorSpec(_Resolved):
     @property
     def bounds(self) -> Mapping[str, float]:
         """The bounds that there are."""
-        return {name: bound for name, bound in (("minimum", self.minimum), ("maximum", self.maximum)) if bound is not None}
+        return {
+            name: bound
+            for name, bound in (("minimum", self.minimum), ("maximum", self.maximum))
+            if bound is not None
+        }
 
     def find_outside(self, array: Array) -> tuple[int, float] | None:
         """The place and the value of the first element outside of the range; None if all are inside."""
-        values: Any = [_read_number(text) for text in array.ravel()] if array.dtype.hasobject else array.ravel()
+        values: Any = (
+            [_read_number(text) for text in array.ravel()] if array.dtype.hasobject else array.ravel()
+        )
         numbers = np.array(values, object) if array.dtype.hasobject else values
         if numbers.dtype.kind == "V":
             numbers = cast(numbers, np.dtype(np.float64))
@@ -184,7 +233,9 @@ class TensorSpec(_Resolved):
             raise TypeError(f'{here}: labels={labels!r} must be a list of strings, such as ["cat", "dog"]')
         for label in labels:
             if ":" in label:
-                raise ValueError(f"{here}: the label {label!r} has a colon, at which clients split what they are told")
+                raise ValueError(
+                    f"{here}: the label {label!r} has a colon, at which clients split what they are told"
+                )
             to_plain_name(label, f"{here}: label {label!r}")
         if self.dtype.kind not in "iuf":
             raise ValueError(f"{here}: labels are for integers, FP16, FP32 and FP64")
@@ -193,7 +244,8 @@ class TensorSpec(_Resolved):
             raise ValueError(f"{here}: {len(labels)} labels for {math.prod(row)} elements of each row")
 
     def complete(self, parameters: Parameters) -> Parameters:
-        """A column's own parameters, completed by the declared ones. Its dtype and categories are as declared; a date may have a zone."""
+        """A column's own parameters, completed by the declared ones. Its dtype and categories are as
+        declared; a date may have a zone."""
         own = {name: value for name, value in parameters.items() if name not in ("pd_dtype", "pd_categories")}
         if self.pd_dtype is None and self.content_type == "datetime" and "pd_dtype" in parameters:
             own["pd_dtype"] = parameters["pd_dtype"]
@@ -230,7 +282,8 @@ def describe_place(shape: tuple[int, ...], index: int) -> str:
 
 
 def _read_number(text: bytes) -> float:
-    """The number of a JSON text, as columns with missing values are sent; NaN for one that is missing, or is no number."""
+    """The number of a JSON text, as columns with missing values are sent; NaN for one that is missing, or is
+    no number."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):  # the first is refused later, where it is read
@@ -240,7 +293,13 @@ def _read_number(text: bytes) -> float:
 
 def _to_plain(element: str | float | bool | None) -> str | float | bool | None:
     """Numpy's texts and floats are Python's too, but JSON is not written of them."""
-    return str(element) if isinstance(element, str) else float(element) if isinstance(element, float) else element
+    return (
+        str(element)
+        if isinstance(element, str)
+        else float(element)
+        if isinstance(element, float)
+        else element
+    )
 
 
 def write_spec(name: str, datatype: str, shape: Sequence[int]) -> str:
@@ -256,11 +315,16 @@ class OpenSpec(TensorSpec):
     any_shape: bool = False
     """Whether any shape is taken. What metadata has to say of it is `[-1]`."""
     gap_dtype: str | None = None
-    """The dtype of a column in which texts are missing, unless it came with a dtype that says something else."""
+    """The dtype of a column in which texts are missing, unless it came with a dtype that says something
+    else."""
     is_number: bool = False
 
     def takes(self, dtype: DType) -> bool:
-        return self.other_datatypes == "all" or dtype == self.dtype or (self.other_datatypes == "numbers" and not dtype.hasobject)
+        return (
+            self.other_datatypes == "all"
+            or dtype == self.dtype
+            or (self.other_datatypes == "numbers" and not dtype.hasobject)
+        )
 
     def fits(self, shape: tuple[int, ...]) -> bool:
         return self.any_shape or TensorSpec.fits(self, shape)
@@ -281,7 +345,8 @@ class OpenSpec(TensorSpec):
 
     @classmethod
     def find_fields(cls, shape: Sequence[int], parameters: Mapping[str, object]) -> Mapping[str, Any]:
-        """What a tensor of metadata is to be: `[-1]` may stand for any shape there, if the model does not say it."""
+        """What a tensor of metadata is to be: `[-1]` may stand for any shape there, if the model does not say
+        it."""
         others = parameters.get(OTHER_DATATYPES)
         return {
             "other_datatypes": others if others in ("numbers", "all") else None,

@@ -1,4 +1,5 @@
-"""Array <-> raw bytes, also of BYTES elements: row-major, little-endian, without padding. Knows no transport, tensor names or JSON.
+"""Array <-> raw bytes, also of BYTES elements: row-major, little-endian, without padding. Knows no transport,
+tensor names or JSON.
 
 Specification: Binary Tensor Data Extension; gRPC's raw contents are the same bytes.
 """
@@ -36,9 +37,13 @@ def count(shape: tuple[int, ...]) -> int:
         raise InvalidRequest(f"shape has {len(shape)} dimensions: at most {MAX_RANK} are possible")
     elements = prod(shape)
     if elements > MAX_ELEMENTS:
-        raise InvalidRequest("shape is too large: the product of its dimensions is beyond what an array can address")
+        raise InvalidRequest(
+            "shape is too large: the product of its dimensions is beyond what an array can address"
+        )
     if elements == 0 and prod(filter(None, shape)) > MAX_EMPTY:
-        raise InvalidRequest(f"shape is too large: it has a 0, and its other dimensions multiply to more than {MAX_EMPTY}")
+        raise InvalidRequest(
+            f"shape is too large: it has a 0, and its other dimensions multiply to more than {MAX_EMPTY}"
+        )
     return elements
 
 
@@ -50,7 +55,8 @@ def from_bytes(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
     size = elements * dtype.itemsize
     if len(data) != size:
         raise InvalidRequest(
-            f"{len(data)} bytes of binary data, but shape {list(shape)} needs {size} ({elements} elements of {dtype.itemsize} bytes)"
+            f"{len(data)} bytes of binary data, but shape {list(shape)} needs {size} ({elements} elements "
+            f"of {dtype.itemsize} bytes)"
         )
     if kind == "b":
         codes = np.frombuffer(data, np.uint8)
@@ -66,7 +72,8 @@ def from_bytes(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
 
 
 def view_bytes(array: Array) -> Buffer:
-    """An array of a protocol dtype as raw bytes, the inverse of `from_bytes`: a view of the array if that is possible and faster."""
+    """An array of a protocol dtype as raw bytes, the inverse of `from_bytes`: a view of the array if that is
+    possible and faster."""
     if array.dtype.hasobject:
         flat = array.ravel()
         parts = range(0, flat.size, _TOGETHER)
@@ -88,16 +95,25 @@ def _cut_elements(data: Buffer, elements: int) -> list[bytes]:
     while position < end and len(strings) < elements:
         start = position + _LENGTH.size
         if start > end:
-            raise InvalidRequest(f"BYTES element {len(strings)}: its 4-byte length is cut off by the end of the binary data")
+            raise InvalidRequest(
+                f"BYTES element {len(strings)}: its 4-byte length is cut off by the end of the binary data"
+            )
         (length,) = _LENGTH.unpack_from(whole, position)
         position = start + length
         if position > end:
-            raise InvalidRequest(f"BYTES element {len(strings)} claims {length} bytes, but {end - start} are left in the binary data")
+            raise InvalidRequest(
+                f"BYTES element {len(strings)} claims {length} bytes, but {end - start} are left in the "
+                "binary data"
+            )
         strings.append(whole[start:position])
     if len(strings) != elements:
-        raise InvalidRequest(f"{len(strings)} BYTES elements in the binary data, but the shape needs {elements}")
+        raise InvalidRequest(
+            f"{len(strings)} BYTES elements in the binary data, but the shape needs {elements}"
+        )
     if position != end:
-        raise InvalidRequest(f"{end - position} bytes are left over after the last of {elements} BYTES elements")
+        raise InvalidRequest(
+            f"{end - position} bytes are left over after the last of {elements} BYTES elements"
+        )
     return strings
 
 

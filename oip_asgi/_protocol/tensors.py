@@ -1,6 +1,8 @@
-"""The one representation of tensors, requests and responses. Knows no wire formats: neither JSON nor raw bytes.
+"""The one representation of tensors, requests and responses. Knows no wire formats: neither JSON nor raw
+bytes.
 
-A tensor is a name, a numpy array and parameters. Shape and datatype are the array's own, so that they cannot disagree with it.
+A tensor is a name, a numpy array and parameters. Shape and datatype are the array's own, so that they cannot
+disagree with it.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ from .to_array import to_wire_array
 
 T = TypeVar("T")
 
-Headers: TypeAlias = Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]
+Headers: TypeAlias = (
+    Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]
+)
 """Headers as clients' libraries hold them."""
 
 CLASSIFICATION: Final = "classification"
@@ -39,10 +43,13 @@ ELSEWHERE: Final = (CLASSIFICATION, *SHARED_MEMORY)
 
 
 def check_supported(parameters: Parameters, where: str, supported: Collection[str] = ()) -> None:
-    """Refuse parameters of extensions that the server does not have: an answer that ignores them would be wrong."""
+    """Refuse parameters of extensions that the server does not have: an answer that ignores them would be
+    wrong."""
     for name in ELSEWHERE:
         if name in parameters and name not in supported:
-            raise InvalidRequest(f"{where} has the parameter {name}, which this server does not support: leave it out")
+            raise InvalidRequest(
+                f"{where} has the parameter {name}, which this server does not support: leave it out"
+            )
 
 
 def refuse_region(parameters: Parameters) -> Buffer:
@@ -87,8 +94,11 @@ def make_read_only(array: Array) -> None:
         part = part.base
 
 
-def to_plain_parameters(where: str, parameters: Mapping[str, Any], make_error: Callable[[str], Exception]) -> Parameters:
-    """Parameters that JSON and gRPC can carry: numpy's scalars, and instances of subclasses, become plain Python values."""
+def to_plain_parameters(
+    where: str, parameters: Mapping[str, Any], make_error: Callable[[str], Exception]
+) -> Parameters:
+    """Parameters that JSON and gRPC can carry: numpy's scalars, and instances of subclasses, become plain
+    Python values."""
     plain: Parameters = {}
     for name, value in parameters.items():
         here = f"{where} has the parameter {show(name)} = {show(value)}"
@@ -110,8 +120,8 @@ class Tensor(msgspec.Struct, eq=False, gc=False):  # in no reference cycle, and 
 
     Args:
         name: The tensor's name.
-        array: Any shape; a dtype of the protocol, with BYTES as an object array of `bytes`. Other values are converted
-            if nothing is lost: `str` elements to UTF-8, big-endian numbers to little-endian.
+        array: Any shape; a dtype of the protocol, with BYTES as an object array of `bytes`. Other values are
+            converted if nothing is lost: `str` elements to UTF-8, big-endian numbers to little-endian.
         parameters: The tensor's parameters, without `binary_data_size`, which belongs to the transfer.
 
     Raises:
@@ -133,7 +143,10 @@ class Tensor(msgspec.Struct, eq=False, gc=False):  # in no reference cycle, and 
         """Its fields. Long texts and files are cut, as numpy cuts long arrays."""
         written = repr(self.array)
         if self.array.dtype.hasobject and self.array.size:
-            written = f"array({np.array2string(self.array, separator=', ', formatter={'object': show})}, dtype=object)"
+            written = (
+                f"array({np.array2string(self.array, separator=', ', formatter={'object': show})}, "
+                "dtype=object)"
+            )
         return f"{type(self).__name__}(name={self.name!r}, array={written}, parameters={self.parameters!r})"
 
     @property
@@ -151,7 +164,8 @@ _EMPTY: Final = Tensor("", np.empty(0, np.float32))
 
 
 def make_tensor(name: str, array: Array, parameters: Parameters) -> Tensor:
-    """A tensor of an array that needs no check, such as another tensor's: `Tensor` would check each BYTES element."""
+    """A tensor of an array that needs no check, such as another tensor's: `Tensor` would check each BYTES
+    element."""
     tensor: Tensor = _EMPTY.__copy__()  # type: ignore[attr-defined]  # which each Struct has, and which checks nothing
     tensor.name, tensor.array, tensor.parameters = name, array, parameters
     return tensor
@@ -165,8 +179,8 @@ class InferenceRequest(msgspec.Struct, eq=False):
         id: The request's identifier, None if it has none.
         parameters: The request's parameters.
         outputs: The outputs asked for; empty means all.
-        decoders: How to decode tensors of content types that are not this package's, by content type: a server's own codecs, for
-            request codecs such as `PandasCodec`. Never sent.
+        decoders: How to decode tensors of content types that are not this package's, by content type: a
+            server's own codecs, for request codecs such as `PandasCodec`. Never sent.
 
     Example:
         >>> headers, body = InferenceRequest([Tensor("x", np.float32([1, 2]))]).to_http(binary=False)
@@ -196,14 +210,16 @@ class InferenceRequest(msgspec.Struct, eq=False):
 
 
 class InferenceResponse(msgspec.Struct, eq=False):
-    """An inference response. A model that returns one decides its outputs and parameters; the server adds the rest.
+    """An inference response. A model that returns one decides its outputs and parameters; the server adds the
+    rest.
 
     Args:
         outputs: The output tensors.
         parameters: The response's parameters.
         id: The identifier of the request, None if it had none.
         model_name: The model that answered.
-        model_version: Its version, None for a model without versions. Such a model may give one, to say which of several answered.
+        model_version: Its version, None for a model without versions. Such a model may give one, to say which
+            of several answered.
 
     Specification: Inference Response JSON Object.
     """
@@ -231,7 +247,9 @@ class InferenceResponse(msgspec.Struct, eq=False):
         def as_(self, name: str, annotation: Any) -> Any: ...
         def rows(self, cls: type[T]) -> list[T]: ...
         @classmethod
-        def from_http(cls, headers: Headers, body: bytes | bytearray | memoryview, status: int | None = None) -> InferenceResponse: ...
+        def from_http(
+            cls, headers: Headers, body: bytes | bytearray | memoryview, status: int | None = None
+        ) -> InferenceResponse: ...
 
 
 def find_tensor(tensors: list[Tensor], name: str, what: str) -> Tensor:
@@ -246,18 +264,21 @@ class InferenceContext(msgspec.Struct, frozen=True, eq=False):
 
     Args:
         id: The request's identifier, None if it has none.
-        headers: The request's headers, or its metadata over gRPC; names in lower case, and any spelling finds them.
+        headers: The request's headers, or its metadata over gRPC; names in lower case, and any spelling finds
+            them.
         parameters: The request's parameters.
         model_name: The name the model was called by.
         model_version: The version that runs, None for a model without versions.
-        transport: The adapter's own object: ASGI scope, WSGI environ, Django request, gRPC context. The host's user, session or
-            pool is reached through it.
-        deadline: When the request is given up, by the clock of `time.monotonic()`; infinity if it has no timeout.
+        transport: The adapter's own object: ASGI scope, WSGI environ, Django request, gRPC context. The
+            host's user, session or pool is reached through it.
+        deadline: When the request is given up, by the clock of `time.monotonic()`; infinity if it has no
+            timeout.
         max_body_bytes: The server's option: the most bytes of a body, None for no limit.
-        response_headers: Headers of the answer, which the model may write: headers over HTTP, initial metadata over gRPC, for a stream
-            until its first item. A name in any case, and a str of printable ASCII; writing a header that belongs to the connection or to
-            the body, such as `Content-Length`, raises ValueError. Not sent with an error, which has headers of its own, in
-            ModelStreamInfer, where many requests have one head, and from Python.
+        response_headers: Headers of the answer, which the model may write: headers over HTTP, initial
+            metadata over gRPC, for a stream until its first item. A name in any case, and a str of printable
+            ASCII; writing a header that belongs to the connection or to the body, such as `Content-Length`,
+            raises ValueError. Not sent with an error, which has headers of its own, in ModelStreamInfer,
+            where many requests have one head, and from Python.
     """
 
     id: str | None

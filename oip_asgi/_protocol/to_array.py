@@ -1,4 +1,5 @@
-"""How a value, such as a list that a model returned, becomes an array of a dtype of the protocol. Knows no tensors and no wire formats."""
+"""How a value, such as a list that a model returned, becomes an array of a dtype of the protocol. Knows no
+tensors and no wire formats."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from .datatypes import FIRST_ROUNDED, Array, DType, datatype_of
 from .errors import show
 
 _TOGETHER: Final = 2**16
-"""How many elements of BYTES become an array at a time. That takes a millisecond; then other threads may run. Without that,
-32 MiB of short strings held them up for 100 to 300 milliseconds."""
+"""How many elements of BYTES become an array at a time. That takes a millisecond; then other threads may run.
+Without that, 32 MiB of short strings held them up for 100 to 300 milliseconds."""
 
 _NEARLY_INFINITE: Final = 2**1023
 """From here on, a float of a whole number may be out of range, which is another error."""
@@ -26,7 +27,12 @@ _FEW: Final = 2**6
 
 def to_wire_array(value: Any, preferred: DType | None = None) -> Array:
     """A value as an array whose dtype the protocol knows, in wire order. `preferred` is as for `as_array`."""
-    if type(value) is list and value and type(value[0]) in (str, bytes) and set(map(type, value)) <= {str, bytes}:
+    if (
+        type(value) is list
+        and value
+        and type(value[0]) in (str, bytes)
+        and set(map(type, value)) <= {str, bytes}
+    ):
         return object_array(_encode_elements(value), (len(value),))
     array = as_array(value, preferred)
     if array.dtype.kind in "OUST":  # T is numpy's StringDType
@@ -42,14 +48,17 @@ def to_wire_array(value: Any, preferred: DType | None = None) -> Array:
 
 
 def as_array(value: Any, preferred: DType | None = None) -> Array:
-    """`numpy.asarray`, but with text and bytes as Python objects, and whole numbers of lists as INT64, else as UINT64, never as floats.
+    """`numpy.asarray`, but with text and bytes as Python objects, and whole numbers of lists as INT64, else
+    as UINT64, never as floats.
 
-    An empty list has the `preferred` dtype. Whole numbers become floats, or unsigned, if such a dtype is preferred and they fit. Booleans
-    of a list are numbers beside these, as numpy has it.
+    An empty list has the `preferred` dtype. Whole numbers become floats, or unsigned, if such a dtype is
+    preferred and they fit. Booleans of a list are numbers beside these, as numpy has it.
     """
     if isinstance(value, ndarray):
         if type(value) is not ndarray and np.ma.is_masked(value):
-            raise TypeError("a masked array with masked elements is no tensor: fill them, as in array.filled(0)")
+            raise TypeError(
+                "a masked array with masked elements is no tensor: fill them, as in array.filled(0)"
+            )
         return np.asarray(value)
     classes = find_classes(value)
     if any(issubclass(cls, (str, bytes)) for cls in classes):
@@ -62,12 +71,17 @@ def as_array(value: Any, preferred: DType | None = None) -> Array:
         raise
     kind = array.dtype.kind
     if not array.size:
-        return array if preferred is None or not isinstance(value, (list, tuple)) else np.empty(array.shape, preferred)
+        return (
+            array
+            if preferred is None or not isinstance(value, (list, tuple))
+            else np.empty(array.shape, preferred)
+        )
     if kind in "fO" and all(issubclass(cls, (int, np.integer)) for cls in classes):
         return _to_whole_numbers(np.asarray(value, object), preferred)
     if kind == "f" and _holds_integers(value) and (np.abs(array) >= FIRST_ROUNDED).any():
         raise TypeError(
-            "its whole numbers are floats where one is missing, which rounds those of 2**53 or more: make it a column, "
+            "its whole numbers are floats where one is missing, which rounds those of 2**53 or more: make "
+            "it a column, "
             'as in pandas.Series(values, dtype="Int64")'
         )
     if kind == "f" and preferred is None and len(classes) > 1 and (np.abs(array) >= FIRST_ROUNDED).any():
@@ -81,15 +95,21 @@ def as_array(value: Any, preferred: DType | None = None) -> Array:
 def check_exact(elements: Iterable[Any]) -> None:
     """Refuse whole numbers of which floats are made, if one would be another one then."""
     for each in elements:
-        if isinstance(each, (int, np.integer)) and abs(int(each)) < _NEARLY_INFINITE and float(each) != int(each):
+        if (
+            isinstance(each, (int, np.integer))
+            and abs(int(each)) < _NEARLY_INFINITE
+            and float(each) != int(each)
+        ):
             raise TypeError(
-                f"{show(int(each))} would be rounded, as a fraction or a missing value beside it makes FP64 of it: "
+                f"{show(int(each))} would be rounded, as a fraction or a missing value beside it makes FP64 "
+                "of it: "
                 "declare FP64, or write floats"
             )
 
 
 def _holds_integers(value: Any) -> bool:
-    """Whether an array of pandas, polars or pyarrow is one of integers, as its dtype says: `Int64`, `uint8`."""
+    """Whether an array of pandas, polars or pyarrow is one of integers, as its dtype says: `Int64`,
+    `uint8`."""
     dtype = getattr(value, "dtype", None) or getattr(value, "type", "")
     return str(dtype).casefold().removeprefix("u").startswith("int")
 
@@ -103,7 +123,9 @@ def find_classes(value: Any) -> set[type]:
     classes = set(map(type, value))
     nests = {cls for cls in classes if issubclass(cls, (list, tuple, ndarray))}
     if nests:
-        classes = (classes - nests).union(*[find_classes(element) for element in value if type(element) in nests])
+        classes = (classes - nests).union(
+            *[find_classes(element) for element in value if type(element) in nests]
+        )
     return classes
 
 
@@ -114,7 +136,10 @@ def _to_whole_numbers(objects: Array, preferred: DType | None) -> Array:
     for dtype in dtypes:
         with suppress(OverflowError):
             return np.array(elements, dtype).reshape(objects.shape)
-    raise TypeError("no datatype holds all of its whole numbers, not even UINT64: make floats of them, if they may be rounded")
+    raise TypeError(
+        "no datatype holds all of its whole numbers, not even UINT64: make floats of them, if they may be "
+        "rounded"
+    )
 
 
 def _encode_elements(elements: list[Any]) -> list[bytes]:
@@ -131,11 +156,17 @@ def _encode_element(element: object) -> bytes:
     if isinstance(element, (bytes, bytearray, memoryview)):
         return bytes(element)
     raise TypeError(
-        f"an array of Python objects can be a BYTES tensor only, of str or bytes, but holds {show(element)}{_suggest_call(element)}"
+        "an array of Python objects can be a BYTES tensor only, of str or bytes, but holds "
+        f"{show(element)}{_suggest_call(element)}"
     )
 
 
-_OF_CLASSES_OF_ROWS: Final = ("__dataclass_fields__", "__struct_fields__", "__attrs_attrs__", "__pydantic_fields__")
+_OF_CLASSES_OF_ROWS: Final = (
+    "__dataclass_fields__",
+    "__struct_fields__",
+    "__attrs_attrs__",
+    "__pydantic_fields__",
+)
 
 
 def _suggest_call(element: object) -> str:
@@ -152,7 +183,8 @@ def object_array(elements: list[bytes], shape: tuple[int, ...]) -> Array:
     """A BYTES array: numpy's own `S` dtype would strip trailing NULs."""
     size = len(elements)
     if size <= _TOGETHER:
-        return to_shape(np.fromiter(elements, object, size), shape)  # takes two thirds of the time of filling an empty array
+        # takes two thirds of the time of filling an empty array
+        return to_shape(np.fromiter(elements, object, size), shape)
     array, left = np.empty(size, object), iter(elements)
     for start in take_turns(range(0, size, _TOGETHER)):
         part = array[start : start + _TOGETHER]
@@ -161,7 +193,12 @@ def object_array(elements: list[bytes], shape: tuple[int, ...]) -> Array:
 
 
 def to_shape(array: Array, shape: tuple[int, ...]) -> Array:
-    """Give a flat array a shape. A small one is copied: a view would keep another array, which takes more memory than its elements."""
+    """Give a flat array a shape. A small one is copied: a view would keep another array, which takes more
+    memory than its elements."""
     if len(shape) == 1:
         return array
-    return array.reshape(shape) if array.size > _FEW or array.dtype.hasobject else ndarray(shape, array.dtype, array.tobytes())
+    return (
+        array.reshape(shape)
+        if array.size > _FEW or array.dtype.hasobject
+        else ndarray(shape, array.dtype, array.tobytes())
+    )

@@ -1,1 +1,2 @@
-"""The REST wire format: JSON documents of requests and responses, and the bytes after them. Knows no URLs, statuses or models."""
+"""The REST wire format: JSON documents of requests and responses, and the bytes after them. Knows no URLs,
+statuses or models."""

@@ -1,9 +1,11 @@
-"""A REST body, JSON or JSON and bytes, <-> InferenceRequest / InferenceResponse. Knows no URLs, statuses or models.
+"""A REST body, JSON or JSON and bytes, <-> InferenceRequest / InferenceResponse. Knows no URLs, statuses or
+models.
 
-`Body` of `_protocol.request_body` limits how long a body and its JSON may be. `_http.messages` reads `Inference-Header-Content-Length`; for
-clients, `_rest.client` does.
+`Body` of `_protocol.request_body` limits how long a body and its JSON may be. `_http.messages` reads
+`Inference-Header-Content-Length`; for clients, `_rest.client` does.
 
-Specification: HTTP/REST Inference, Binary Tensor Data Extension; Triton's raw binary request, `Inference-Header-Content-Length: 0`.
+Specification: HTTP/REST Inference, Binary Tensor Data Extension; Triton's raw binary request,
+`Inference-Header-Content-Length: 0`.
 """
 
 from __future__ import annotations
@@ -47,17 +49,20 @@ FEW: Final = 2**12
 _NULL_LENGTH: Final = len(b"null")
 
 _MAX_FITTED: Final = 2**20
-"""Bytes of a list of texts, up to which its shape may be wrong. To read a longer one whole would hold the interpreter."""
+"""Bytes of a list of texts, up to which its shape may be wrong. To read a longer one whole would hold the
+interpreter."""
 
 _REMEDY: Final = (
-    'ask for this output by "outputs": [{"name": ..., "parameters": {"content_type": "base64"}}], or with {"binary_data": true} there'
+    'ask for this output by "outputs": [{"name": ..., "parameters": {"content_type": "base64"}}], or with '
+    '{"binary_data": true} there'
 )
 
 
 def decode_request(
     body: Buffer, header_length: int | None, read_region: ReadRegion = refuse_region, *, is_lax: bool = False
 ) -> InferenceRequest:
-    """The body of an infer request as tensors. Each input becomes an array once: a view of the body if it is binary.
+    """The body of an infer request as tensors. Each input becomes an array once: a view of the body if it is
+    binary.
 
     With `is_lax`, texts may have a shape that does not fit.
     """
@@ -96,13 +101,18 @@ def is_quick(body: Buffer, header_length: int | None) -> bool:
 def are_all_binary(request: InferenceRequest) -> bool:
     """Whether all outputs leave as bytes."""
     every = request.parameters.get("binary_data_output", False)
-    return all((output.parameters or {}).get("binary_data", every) for output in request.outputs) if request.outputs else bool(every)
+    return (
+        all((output.parameters or {}).get("binary_data", every) for output in request.outputs)
+        if request.outputs
+        else bool(every)
+    )
 
 
 def _fit_texts(data: Any, shape: tuple[int, ...]) -> tuple[list[str], tuple[int, ...]]:
     """Texts, with the shape `[N]` if theirs does not fit. Raises one of `REFUSALS` for anything else.
 
-    MLServer compares no `shape` with `data`, and its documentation sends a text with its length as the shape, or without a list around it.
+    MLServer compares no `shape` with `data`, and its documentation sends a text with its length as the shape,
+    or without a list around it.
     """
     if type(data) is msgspec.Raw:
         if len(data) > _MAX_FITTED:
@@ -129,16 +139,22 @@ def _deduce_shape(shape: tuple[int, ...], size: int, dtype: DType) -> tuple[int,
     if dtype.hasobject:
         one = tuple(1 if dimension == -1 else dimension for dimension in shape)
         if count(one) != 1:
-            raise InvalidRequest(f"its declared shape {list(shape)} has more or fewer elements than the one that the body is")
+            raise InvalidRequest(
+                f"its declared shape {list(shape)} has more or fewer elements than the one that the body is"
+            )
         return one
     free = shape.count(-1)
     if free == 0:
         return shape
     if free > 1:
-        raise InvalidRequest(f"its declared shape {list(shape)} has more than one -1, so the body's length does not decide it")
+        raise InvalidRequest(
+            f"its declared shape {list(shape)} has more than one -1, so the body's length does not decide it"
+        )
     row = count(tuple(dimension for dimension in shape if dimension != -1)) * dtype.itemsize
     if row == 0 or size % row:
-        raise InvalidRequest(f"{size} bytes do not fill rows of {row} bytes, as its declared shape {list(shape)} needs")
+        raise InvalidRequest(
+            f"{size} bytes do not fill rows of {row} bytes, as its declared shape {list(shape)} needs"
+        )
     return tuple(size // row if dimension == -1 else dimension for dimension in shape)
 
 
@@ -161,7 +177,9 @@ def decode_response(body: Buffer, header_length: int | None) -> InferenceRespons
     except InvalidRequest as error:
         raise InvalidResponse(f"the response is not one of inference: {error}") from None
     parameters = _drop_nulls(document.parameters)
-    return InferenceResponse(outputs, parameters, document.id, document.model_name or "", document.model_version)
+    return InferenceResponse(
+        outputs, parameters, document.id, document.model_name or "", document.model_version
+    )
 
 
 def _drop_nulls(parameters: schemas.ReceivedParameters | None) -> Any:
@@ -174,7 +192,9 @@ def _drop_nulls(parameters: schemas.ReceivedParameters | None) -> Any:
 def _split_body(body: Buffer, header_length: int) -> tuple[Buffer, Buffer]:
     """The JSON of a body, and the binary data after it."""
     if header_length > len(body):
-        raise InvalidRequest(f"Inference-Header-Content-Length is {header_length}, but the body has {len(body)} bytes only")
+        raise InvalidRequest(
+            f"Inference-Header-Content-Length is {header_length}, but the body has {len(body)} bytes only"
+        )
     whole = body if len(body) <= FEW and type(body) is bytes else memoryview(body)
     return whole[:header_length], whole[header_length:]
 
@@ -214,14 +234,18 @@ def _decode_tensors(
                 parameters = drop_shared_memory(parameters)
             else:
                 check_supported(parameters, "it")
-                raise InvalidRequest("data is missing: expected data, or binary_data_size among the parameters")
+                raise InvalidRequest(
+                    "data is missing: expected data, or binary_data_size among the parameters"
+                )
         except InvalidRequest as error:
             raise InvalidRequest(f"{field}[{len(tensors)}] ({show(item.name)}): {error}") from None
         make = make_tensor if dtype.hasobject else Tensor
         tensors.append(make(item.name, array, parameters))
     left = 0 if binary is None else len(binary) - position
     if left:
-        raise InvalidRequest(f"{left} bytes are left over in the body after the JSON and the binary data of its tensors")
+        raise InvalidRequest(
+            f"{left} bytes are left over in the body after the JSON and the binary data of its tensors"
+        )
     return tensors
 
 
@@ -231,11 +255,16 @@ def _take_bytes(binary: Buffer | None, position: int, size: object) -> Buffer:
         raise InvalidRequest(f"parameters.binary_data_size is {show(size)}: expected a non-negative integer")
     if binary is None:
         if size:
-            raise InvalidRequest("binary data needs the header Inference-Header-Content-Length, the length of the JSON, but it is absent")
+            raise InvalidRequest(
+                "binary data needs the header Inference-Header-Content-Length, the length of the JSON, but "
+                "it is absent"
+            )
         return b""
     left = len(binary) - position
     if size > left:
-        raise InvalidRequest(f"binary_data_size is {size}, but {left} bytes of binary data are left in the body")
+        raise InvalidRequest(
+            f"binary_data_size is {size}, but {left} bytes of binary data are left in the body"
+        )
     return binary[position : position + size]
 
 
@@ -252,13 +281,19 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
     if request.outputs:
         for output in request.outputs:
             if output.parameters:  # None for an output in shared memory, whose data are not sent
-                is_binary_by_name[output.name] = None if REGION in output.parameters else output.parameters.get("binary_data", every)
+                is_binary_by_name[output.name] = (
+                    None if REGION in output.parameters else output.parameters.get("binary_data", every)
+                )
     outputs, binary = _encode_tensors(response.outputs, every, is_binary_by_name, "output", _REMEDY)
-    document = schemas.InferenceResponse(response.model_name, outputs, response.model_version, response.id, response.parameters)
+    document = schemas.InferenceResponse(
+        response.model_name, outputs, response.model_version, response.id, response.parameters
+    )
     return _encode(document), binary
 
 
-def encode_request(request: InferenceRequest, *, binary: bool, remedy: str = "use to_http(binary=True)") -> tuple[bytes, list[Buffer]]:
+def encode_request(
+    request: InferenceRequest, *, binary: bool, remedy: str = "use to_http(binary=True)"
+) -> tuple[bytes, list[Buffer]]:
     """A request as its JSON and the bytes of each binary input, in order; the inverse of `decode_request`.
 
     `remedy` is what the caller may write for bytes that JSON cannot hold.
@@ -296,8 +331,8 @@ def to_http(request: InferenceRequest, *, binary: bool = False) -> tuple[dict[st
     """The request as any HTTP client sends it, to `models/{name}/infer`.
 
     Args:
-        binary: Whether the inputs go as bytes after the JSON, not in it. The outputs come back as bytes if the parameter
-            `binary_data_output` of the request is true.
+        binary: Whether the inputs go as bytes after the JSON, not in it. The outputs come back as bytes if
+            the parameter `binary_data_output` of the request is true.
 
     Returns:
         Headers and body. The client adds Content-Length.
@@ -310,4 +345,6 @@ def to_http(request: InferenceRequest, *, binary: bool = False) -> tuple[dict[st
     text, parts = encode_request(request, binary=binary)
     if not binary:
         return {"Content-Type": "application/json"}, text
-    return {"Content-Type": "application/octet-stream", HEADER_LENGTH: str(len(text))}, b"".join([text, *parts])
+    return {"Content-Type": "application/octet-stream", HEADER_LENGTH: str(len(text))}, b"".join(
+        [text, *parts]
+    )

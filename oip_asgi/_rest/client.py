@@ -1,4 +1,5 @@
-"""What a client received, headers, body and status -> an inference response, another document, or the error that a server answered.
+"""What a client received, headers, body and status -> an inference response, another document, or the error
+that a server answered.
 
 Knows no client and no models.
 """
@@ -30,9 +31,11 @@ def from_http(headers: Headers, body: Buffer, status: int | None = None) -> Infe
     """A response as any HTTP client received it.
 
     Args:
-        headers: Its headers: a mapping, or pairs of names and values, of `str` or `bytes`. Upper and lower case are alike.
+        headers: Its headers: a mapping, or pairs of names and values, of `str` or `bytes`. Upper and lower
+            case are alike.
         body: Its body, decompressed.
-        status: Its HTTP status. Give it: then every error of the server, a proxy or a gateway raises ErrorResponse.
+        status: Its HTTP status. Give it: then every error of the server, a proxy or a gateway raises
+            ErrorResponse.
 
     Returns:
         Tensors whose arrays are views of the body if it is binary.
@@ -44,7 +47,11 @@ def from_http(headers: Headers, body: Buffer, status: int | None = None) -> Infe
     Specification: Inference Response JSON Object, Binary Tensor Data Extension.
     """
     pairs = headers.items() if hasattr(headers, "items") else headers
-    return read_response(combine_headers([(_decode_header(name), _decode_header(value)) for name, value in pairs]), body, status)
+    return read_response(
+        combine_headers([(_decode_header(name), _decode_header(value)) for name, value in pairs]),
+        body,
+        status,
+    )
 
 
 def read_response(headers: Mapping[str, str], body: Buffer, status: int | None) -> InferenceResponse:
@@ -52,7 +59,9 @@ def read_response(headers: Mapping[str, str], body: Buffer, status: int | None) 
     _raise_error(headers, body, status)
     length = headers.get(LENGTH_NAME)
     if length is not None and not _DECIMAL.fullmatch(length):
-        raise InvalidResponse(f"the header {HEADER_LENGTH} is {show(length)}: expected a plain decimal number of bytes")
+        raise InvalidResponse(
+            f"the header {HEADER_LENGTH} is {show(length)}: expected a plain decimal number of bytes"
+        )
     try:
         return decode_response(body, None if length is None else int(length))
     except ErrorResponse as error:
@@ -65,7 +74,8 @@ def read_response(headers: Mapping[str, str], body: Buffer, status: int | None) 
 
 
 def read_document(headers: Mapping[str, str], body: Buffer, status: int) -> Any:
-    """What any other path answered, as plain values; None if it is empty. Raises `ErrorResponse` if it is an error."""
+    """What any other path answered, as plain values; None if it is empty. Raises `ErrorResponse` if it is an
+    error."""
     _raise_error(headers, body, status)
     if not len(body):
         return None
@@ -78,13 +88,19 @@ def read_document(headers: Mapping[str, str], body: Buffer, status: int) -> Any:
 def combine_headers(headers: Collection[tuple[str, str]]) -> Mapping[str, str]:
     """Headers by their names in lower case."""
     combined = {name.lower(): value for name, value in headers}
-    return combined if len(combined) == len(headers) else join_repeated(((name.lower(), value) for name, value in headers), ", ")
+    return (
+        combined
+        if len(combined) == len(headers)
+        else join_repeated(((name.lower(), value) for name, value in headers), ", ")
+    )
 
 
 def _raise_error(headers: Mapping[str, str], body: Buffer, status: int | None) -> None:
     if status is not None and not 200 <= status <= 299:
         target = headers.get("location") if 300 <= status <= 399 else None
-        error = ErrorResponse(_read_error(body) if target is None else f"a redirect to {_cut_text(target)}", status)
+        error = ErrorResponse(
+            _read_error(body) if target is None else f"a redirect to {_cut_text(target)}", status
+        )
         error.response_headers = dict(headers)
         raise error
 
@@ -126,7 +142,9 @@ def _describe_error(item: Any) -> str:
     if not isinstance(item, dict) or "msg" not in item:
         return str(item)
     location = item.get("loc")
-    return f"{'.'.join(map(str, location))}: {item['msg']}" if isinstance(location, list) else str(item["msg"])
+    return (
+        f"{'.'.join(map(str, location))}: {item['msg']}" if isinstance(location, list) else str(item["msg"])
+    )
 
 
 def _cut_text(text: str) -> str:

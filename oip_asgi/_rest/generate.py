@@ -1,7 +1,9 @@
-"""The flat JSON objects of Triton's generate extension <-> InferenceRequest / InferenceResponse. Knows no URLs, statuses or models.
+"""The flat JSON objects of Triton's generate extension <-> InferenceRequest / InferenceResponse. Knows no
+URLs, statuses or models.
 
-A request is one object: members that are named after inputs are tensors, `id` is the identifier, and all others are parameters. A
-response is one too, in which a tensor of one element is a scalar and any other a flat list: its shape is lost.
+A request is one object: members that are named after inputs are tensors, `id` is the identifier, and all
+others are parameters. A response is one too, in which a tensor of one element is a scalar and any other a
+flat list: its shape is lost.
 
 Specification: Triton's Generate Extension.
 """
@@ -35,7 +37,8 @@ RESERVED_OUTPUTS: Final = frozenset({"id", "model_name", "model_version", "error
 """Members of a response that are no outputs."""
 
 _LIKENESS: Final = 0.83
-"""The least likeness of two names at which one is taken for a misspelling of the other: `temprature` is one, `top_p` is none of `top_k`."""
+"""The least likeness of two names at which one is taken for a misspelling of the other: `temprature` is one,
+`top_p` is none of `top_k`."""
 
 _MOST_COMPARED: Final = 50_000
 """Pairs of characters in two lists of names: to compare these takes 10 milliseconds at most."""
@@ -50,8 +53,8 @@ def decode_request(
     columns: Collection[str] = (),
     may_be_null: Collection[str] = (),
 ) -> InferenceRequest:
-    """A flat object as a request. Inputs that are `columns` of a data frame may have missing values. Those that `may_be_null` are left out
-    if they are."""
+    """A flat object as a request. Inputs that are `columns` of a data frame may have missing values. Those
+    that `may_be_null` are left out if they are."""
     for name in RESERVED_INPUTS.intersection(declared, request):
         raise InvalidRequest(f"input {show(name)} has the name of another member of the object: use infer")
     members = dict(request)
@@ -60,7 +63,9 @@ def decode_request(
         raise InvalidRequest("parameters: expected an object")
     for name, value in (parameters or {}).items():
         if name in members and (name in declared or name in named):
-            raise InvalidRequest(f"input {show(name)} is there twice: in the object itself and in its parameters")
+            raise InvalidRequest(
+                f"input {show(name)} is there twice: in the object itself and in its parameters"
+            )
         members.setdefault(name, value)
     names = declared.keys() | named
     unknown = sorted(members.keys() - names)
@@ -71,19 +76,24 @@ def decode_request(
         if value is None and name in may_be_null:
             continue
         if name in names:
-            inference.inputs.append(enter(name, value, declared.get(name), is_json=True, is_column=name in columns))
+            inference.inputs.append(
+                enter(name, value, declared.get(name), is_json=True, is_column=name in columns)
+            )
             continue
         what = NO_SCALARS.get(type(value))
         if what is not None:
             declare = f"; for a list, the model has to declare an input {show(name)}"
             hint = OF_TENSORFLOW if name in ("inputs", "instances") else declare
-            raise InvalidRequest(f"parameter {show(name)} is {what}: expected a string, a number, true or false{hint}")
+            raise InvalidRequest(
+                f"parameter {show(name)} is {what}: expected a string, a number, true or false{hint}"
+            )
         inference.parameters[name] = _check_scalar(f"parameter {show(name)}", value)
     return inference
 
 
 def _check_spelling(unknown: Collection[str], names: Collection[str], missing: Collection[str]) -> None:
-    """Refuse the misspelled name of a missing input. As a parameter, it would silently leave an optional input at its default."""
+    """Refuse the misspelled name of a missing input. As a parameter, it would silently leave an optional
+    input at its default."""
     if len(", ".join(unknown)) * len(", ".join(missing)) > _MOST_COMPARED:
         return
     for name in unknown:
@@ -110,7 +120,8 @@ def _check_scalar(what: str, value: Any) -> Any:
 
 
 class FlatEncoder:
-    """Encodes the responses to one request as flat objects. What all of them begin with, and a name that comes again, is encoded once."""
+    """Encodes the responses to one request as flat objects. What all of them begin with, and a name that
+    comes again, is encoded once."""
 
     def __init__(self, response: InferenceResponse) -> None:
         head = b'{"model_name":%b' % _encode(response.model_name)
@@ -125,7 +136,9 @@ class FlatEncoder:
         head, names = self._head, self._names
         if isinstance(response, RowsAsJSON):  # of one row
             _check_names(response.names, response.parameters)
-            more = (b",%b:%b" % (_encode(name), _encode(value)) for name, value in response.parameters.items())
+            more = (
+                b",%b:%b" % (_encode(name), _encode(value)) for name, value in response.parameters.items()
+            )
             return b"%b,%b%b}" % (head, response.text[2:-2], b"".join(more))
         parameters, parts = response.parameters, [head]
         if parameters:
@@ -156,9 +169,13 @@ def encode_rows(response: InferenceResponse) -> bytes:
         return response.text
     numbers = {tensor.shape[:1] for tensor in response.outputs}
     if len(numbers) != 1 or () in numbers:
-        raise InvalidRequest("the outputs have no row for each row of the request: send an object with a list for each input")
+        raise InvalidRequest(
+            "the outputs have no row for each row of the request: send an object with a list for each input"
+        )
     columns = {tensor.name: _read_elements(tensor) for tensor in response.outputs}
-    return _encode([dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)])
+    return _encode(
+        [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    )
 
 
 def _read_elements(tensor: Tensor) -> list[Any]:
@@ -172,7 +189,8 @@ def _read_elements(tensor: Tensor) -> list[Any]:
 
 
 def _write_column(tensor: Tensor) -> bytes | None:
-    """The JSON list of a column in which texts, or values among objects, may be missing, or in which a date is. None for other tensors."""
+    """The JSON list of a column in which texts, or values among objects, may be missing, or in which a date
+    is. None for other tensors."""
     content_type, elements = tensor.parameters.get("content_type"), tensor.array.ravel().tolist()
     if content_type == DatetimeCodec.content_type and NO_DATE in elements:
         with suppress(UnicodeDecodeError):  # `to_value` says which element is no text
@@ -190,5 +208,7 @@ def _check_names(outputs: Collection[str], parameters: Collection[str]) -> None:
     for what, members in (("output", outputs), ("parameter", parameters)):
         for name in members:
             if name in names:
-                raise InvalidRequest(f"the {what} {show(name)} has the name of another member: use infer or infer_stream")
+                raise InvalidRequest(
+                    f"the {what} {show(name)} has the name of another member: use infer or infer_stream"
+                )
             names.add(name)

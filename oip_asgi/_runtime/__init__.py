@@ -1,1 +1,2 @@
-"""What requests wait with, and where user code runs: worker threads, the background event loop. Decides nothing about the protocol."""
+"""What requests wait with, and where user code runs: worker threads, the background event loop. Decides
+nothing about the protocol."""

@@ -1,8 +1,9 @@
-"""How a request waits on an event loop: `IO` by asyncio itself. Knows threads and clients by what they do, and no transport.
+"""How a request waits on an event loop: `IO` by asyncio itself. Knows threads and clients by what they do,
+and no transport.
 
-When a deadline passes or the client goes, a future that the request awaits gets that error. A coroutine runs in the request's own task:
-that task is cancelled once, so that the coroutine can clean up, and the coroutine is awaited to its end. If somebody else cancels the task,
-it stays cancelled.
+When a deadline passes or the client goes, a future that the request awaits gets that error. A coroutine runs
+in the request's own task: that task is cancelled once, so that the coroutine can clean up, and the coroutine
+is awaited to its end. If somebody else cancels the task, it stays cancelled.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ Gone: TypeAlias = Callable[[], Awaitable[bool]]
 """Waits for the next message of the client, and says whether it was that the client has gone."""
 
 _UNWATCHED_SECONDS: Final = 0.03
-"""A client is watched once its request has taken so long, or up to twice as long. Most requests are shorter, and pay nothing."""
+"""A client is watched once its request has taken so long, or up to twice as long. Most requests are shorter,
+and pay nothing."""
 
 
 class ForLoop(Protocol):
@@ -42,10 +44,16 @@ class ForLoop(Protocol):
     patrol: Patrol
 
     def begin(
-        self, function: Callable[[], T], work: Work, after: Signal | None = None, deadline: float = math.inf, late: Late | None = None, /
+        self,
+        function: Callable[[], T],
+        work: Work,
+        after: Signal | None = None,
+        deadline: float = math.inf,
+        late: Late | None = None,
+        /,
     ) -> asyncio.Future[T]:
-        """Run a function in a worker thread. If the future is done before the function begins, it never runs; if the future is done while
-        it runs, it runs to its end.
+        """Run a function in a worker thread. If the future is done before the function begins, it never runs;
+        if the future is done while it runs, it runs to its end.
 
         `AsyncIO` watches the deadline. Here it says only whether the thread may be left behind.
         """
@@ -68,17 +76,19 @@ class Threads(Protocol):
 class AsyncIO(msgspec.Struct, eq=False):
     """The waiting of one request, in one task, until `end`. It is an `IO`, whose methods are described there.
 
-    `_read` feeds the request's body into something, and returns what that finishes with. `_gone` tells that the client has gone: then what
-    the request waits for, or waits for next, raises ClientGone, once.
+    `_read` feeds the request's body into something, and returns what that finishes with. `_gone` tells that
+    the client has gone: then what the request waits for, or waits for next, raises ClientGone, once.
     """
 
     _threads: Threads
     _read: Callable[[Fed], Awaitable[Any]] | None = None
     _gone: Gone | None = None
     until: float = math.inf
-    begin_trips: Callable[[Callable[[], Any], Work, Late | None], Trips] | None = None  # set by what pushes the pieces of a stream
+    # set by what pushes the pieces of a stream
+    begin_trips: Callable[[Callable[[], Any], Work, Late | None], Trips] | None = None
     here: ForLoop | None = None  # set while it limits and watches
-    push: Callable[[Any], Coroutine[Any, Any, None]] | None = None  # sends a sign of life, where pieces are pushed
+    # sends a sign of life, where pieces are pushed
+    push: Callable[[Any], Coroutine[Any, Any, None]] | None = None
     beat: Any = None  # a task
     sent_at: float = math.inf  # when a piece of the stream was last sent
     _task: asyncio.Task[Any] | None = None  # the request's own, once it attends a coroutine
@@ -102,9 +112,16 @@ class AsyncIO(msgspec.Struct, eq=False):
         return self._limit_future(begin_waiting(signal), deadline)
 
     def run(
-        self, function: Callable[[], T], work: Work, after: Signal | None = None, deadline: float = math.inf, late: Late | None = None
+        self,
+        function: Callable[[], T],
+        work: Work,
+        after: Signal | None = None,
+        deadline: float = math.inf,
+        late: Late | None = None,
     ) -> asyncio.Future[T]:
-        return self._limit_future((self.here or self._begin()).begin(function, work, after, deadline, late), deadline)
+        return self._limit_future(
+            (self.here or self._begin()).begin(function, work, after, deadline, late), deadline
+        )
 
     def run_ahead(
         self,
@@ -123,7 +140,12 @@ class AsyncIO(msgspec.Struct, eq=False):
     def run_always(self, function: Callable[[], T], work: Work) -> Awaitable[T]:
         return asyncio.shield((self.here or self._begin()).begin(function, work))
 
-    async def call(self, function: Callable[[], Coroutine[Any, Any, T]], deadline: float = math.inf, in_one_task: bool = False) -> T:
+    async def call(
+        self,
+        function: Callable[[], Coroutine[Any, Any, T]],
+        deadline: float = math.inf,
+        in_one_task: bool = False,
+    ) -> T:
         del in_one_task  # here, all coroutines of a request are
         if self._has_gone:
             self._has_gone = False
@@ -148,7 +170,8 @@ class AsyncIO(msgspec.Struct, eq=False):
                     raise
                 raise chosen from chosen.__cause__
             finally:
-                del chosen, task  # their tracebacks refer to this frame: cycles, which only the garbage collector would free
+                # their tracebacks refer to this frame: cycles, which only the garbage collector would free
+                del chosen, task
         finally:
             self._waits = None
         if self._reason is None:
@@ -163,17 +186,22 @@ class AsyncIO(msgspec.Struct, eq=False):
     async def call_always(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
         self._task, self._gone, self._has_gone = None, None, False
         if self._watcher is not None:
-            self._watcher.cancel()  # `end` awaits it: a second cancellation, while this did so, would keep it from calling the function
+            # `end` awaits it: a second cancellation, while this did so, would keep it from calling the
+            # function
+            self._watcher.cancel()
         return await self.call(function)
 
     def keep_alive(self, seconds: float, make: Callable[[], Any]) -> None:
         now = time.monotonic()
         self.here, self.sent_at = self.here or self._begin(), min(self.sent_at, now)
         left = self.sent_at + seconds - now
-        if left <= 0 and self.push is not None and (self.beat is None or self.beat.done()):  # else the client does not read
+        # else the client does not read
+        if left <= 0 and self.push is not None and (self.beat is None or self.beat.done()):
             self.beat = asyncio.create_task(self.push(make()))
         # one timer for the whole stream, which no item moves: so they cost nothing more
-        self._pulse = asyncio.get_running_loop().call_later(left if left > 0 else seconds, self.keep_alive, seconds, make)
+        self._pulse = asyncio.get_running_loop().call_later(
+            left if left > 0 else seconds, self.keep_alive, seconds, make
+        )
 
     def can_wait(self) -> bool:
         return is_on_loop()
@@ -182,7 +210,9 @@ class AsyncIO(msgspec.Struct, eq=False):
         loop = asyncio.get_running_loop()
         is_forked = watch_fork()
         part.is_lost = lambda: loop.is_closed() or is_forked()
-        io = AsyncIO(self._threads, None, None if part.unwanted is None else partial(wait_until_set, part.unwanted))
+        io = AsyncIO(
+            self._threads, None, None if part.unwanted is None else partial(wait_until_set, part.unwanted)
+        )
         work = _complete_part(part, io)
         task = loop.create_task(work, context=Context()) if part.is_apart else loop.create_task(work)
         part.cancel = task.cancel
@@ -192,7 +222,8 @@ class AsyncIO(msgspec.Struct, eq=False):
             part.ended.set()
 
         task.add_done_callback(end)
-        part.ended.then(lambda: task)  # an event loop does not keep its tasks, but the signal keeps what it calls
+        # an event loop does not keep its tasks, but the signal keeps what it calls
+        part.ended.then(lambda: task)
 
     def make_spawner(self) -> Callable[[Part], bool]:
         return partial(_begin_on, asyncio.get_running_loop(), watch_fork(), self._threads)
@@ -227,7 +258,9 @@ class AsyncIO(msgspec.Struct, eq=False):
             self._timer.cancel()
         self._deadline, self._timer = deadline, None
         if deadline != math.inf:
-            self._timer = asyncio.get_running_loop().call_later(max(0.0, deadline - time.monotonic()), self._expire)
+            self._timer = asyncio.get_running_loop().call_later(
+                max(0.0, deadline - time.monotonic()), self._expire
+            )
 
     def _expire(self) -> None:
         self._deadline, self._timer = math.inf, None
@@ -263,7 +296,8 @@ class AsyncIO(msgspec.Struct, eq=False):
         for each in (self._pulse, self.beat):
             if each is not None:
                 each.cancel()
-        self._waits = self._task = None  # its exception refers to the frame that awaits it, which refers to this
+        # its exception refers to the frame that awaits it, which refers to this
+        self._waits = self._task = None
         if self._timer is not None:
             self._timer.cancel()
             self._deadline, self._timer = math.inf, None
@@ -282,7 +316,9 @@ async def _complete_part(part: Part, io: AsyncIO) -> None:
         await io.complete(part.make(io))
 
 
-def _begin_on(loop: asyncio.AbstractEventLoop, is_forked: Callable[[], bool], threads: Threads, part: Part) -> bool:
+def _begin_on(
+    loop: asyncio.AbstractEventLoop, is_forked: Callable[[], bool], threads: Threads, part: Part
+) -> bool:
     if not loop.is_running() or is_forked():
         return False
     part.is_lost = loop.is_closed  # until it is spawned
@@ -293,21 +329,24 @@ def _begin_on(loop: asyncio.AbstractEventLoop, is_forked: Callable[[], bool], th
     return True
 
 
-def _choose_error(error: BaseException, reason: _Reason | None, task: asyncio.Task[Any], cancelled_before: int) -> BaseException:
+def _choose_error(
+    error: BaseException, reason: _Reason | None, task: asyncio.Task[Any], cancelled_before: int
+) -> BaseException:
     """What a call raises if the coroutine that it awaits in a task raises `error`. The first row that fits:
 
-    | raised                                              | ended for a reason | cancelled by others | raised then                  |
-    |-----------------------------------------------------|--------------------|---------------------|------------------------------|
-    | GeneratorExit, as it is closed                      |                    |                     | the same                     |
-    | something for the host, such as SystemExit          |                    |                     | the same                     |
-    | CancelledError or GeneratorExit                     |                    | yes                 | the same                     |
-    | something else                                      |                    | yes                 | CancelledError, caused by it |
-    | CancelledError or GeneratorExit                     | yes                | no                  | the reason                   |
-    | something else                                      | yes                | no                  | the reason, caused by it     |
-    | an Exception, or ClientGone                         | no                 | no                  | the same                     |
-    | CancelledError, of a task that was cancelled before | no                 | no                  | the same                     |
-    | something else                                      | no                 | no                  | QuitWithin, caused by it     |
+    | raised                                     | a reason | by others | raised then             |
+    |--------------------------------------------|----------|-----------|-------------------------|
+    | GeneratorExit, as it is closed             |          |           | the same                |
+    | something for the host, such as SystemExit |          |           | the same                |
+    | CancelledError or GeneratorExit            |          | yes       | the same                |
+    | something else                             |          | yes       | CancelledError, from it |
+    | CancelledError or GeneratorExit            | yes      | no        | the reason              |
+    | something else                             | yes      | no        | the reason, from it     |
+    | an Exception, or ClientGone                | no       | no        | the same                |
+    | CancelledError of a task cancelled before  | no       | no        | the same                |
+    | something else                             | no       | no        | QuitWithin, from it     |
 
+    The two in the middle: it was ended for a reason of ours, or cancelled by others.
     Takes back the cancellation that ended the coroutine for a `reason`, and no other.
     """
     is_cancelled = (task.cancelling() if reason is None else task.uncancel()) > cancelled_before
@@ -334,17 +373,20 @@ def _set_cause(raised: BaseException, cause: BaseException) -> BaseException:
 
 
 def _is_closed(error: BaseException, task: asyncio.Task[Any]) -> bool:
-    """Whether an error says that a task's own coroutine was closed, as it is after its event loop has ended."""
+    """Whether an error says that a task's own coroutine was closed, as it is after its event loop has
+    ended."""
     if not isinstance(error, GeneratorExit):
         return False
     try:
-        return asyncio.current_task() is not task  # in the task itself, something that the coroutine awaits has raised it
+        # in the task itself, something that the coroutine awaits has raised it
+        return asyncio.current_task() is not task
     except RuntimeError:  # no event loop runs
         return True
 
 
 class Patrol:
-    """Watches the clients whose requests on an event loop take long. There is one timer for all requests, so each costs next to nothing."""
+    """Watches the clients whose requests on an event loop take long. There is one timer for all requests, so
+    each costs next to nothing."""
 
     def __init__(self) -> None:
         self.new: set[AsyncIO] = set()
@@ -368,7 +410,8 @@ class Patrol:
 
 
 async def attend_watched(work: Coroutine[Any, Any, T], deadline: float, gone: Gone, threads: Threads) -> T:
-    """Await a coroutine until a deadline at most, and while the client is there. The client is watched from the beginning."""
+    """Await a coroutine until a deadline at most, and while the client is there. The client is watched from
+    the beginning."""
     io = AsyncIO(threads, None, gone)
     io.watch()
     return await io.complete(io.call(lambda: work, deadline))

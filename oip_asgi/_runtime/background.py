@@ -1,4 +1,5 @@
-"""One event loop in a daemon thread, for coroutines of callers that block. Decides nothing about what they do."""
+"""One event loop in a daemon thread, for coroutines of callers that block. Decides nothing about what they
+do."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ _STOP_SECONDS: Final = 5.0
 
 
 class Loan:
-    """The thread that waits for a coroutine. The coroutine may use it meanwhile if it is a `_LentThread` of `django`."""
+    """The thread that waits for a coroutine. The coroutine may use it meanwhile if it is a `_LentThread` of
+    `django`."""
 
     def take(self) -> None:
         """Let the coroutine that calls this use the thread."""
@@ -57,15 +59,19 @@ class BackgroundLoop:
             loan.wait(future)
             return result_of(future)
         finally:
-            del future  # what it raises refers to this frame: a cycle, which only the garbage collector would free
+            # what it raises refers to this frame: a cycle, which only the garbage collector would free
+            del future
 
     def begin(self, coroutine: Coroutine[Any, Any, T], loan: Loan) -> Future[T]:
-        """Begin a coroutine, which may use the thread that waits for it. The future raises `CancelledError` if the loop is stopped."""
+        """Begin a coroutine, which may use the thread that waits for it. The future raises `CancelledError`
+        if the loop is stopped."""
         # under the lock: what is given to a loop after its end would never be finished
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=_run_forever, args=(self._loop,), name="oip_asgi", daemon=True)
+                self._thread = threading.Thread(
+                    target=_run_forever, args=(self._loop,), name="oip_asgi", daemon=True
+                )
                 self._thread.start()
             return asyncio.run_coroutine_threadsafe(_await_with_loan(loan, coroutine), self._loop)
 
@@ -90,7 +96,8 @@ class BackgroundLoop:
 
 
 class LoopTask:
-    """One task on the background loop, which awaits one coroutine after the other for a thread: an asynchronous generator needs that."""
+    """One task on the background loop, which awaits one coroutine after the other for a thread: an
+    asynchronous generator needs that."""
 
     def __init__(self, background: BackgroundLoop) -> None:
         self._background = background
@@ -156,7 +163,8 @@ class LoopTask:
             del work
 
     async def _wait_until_asked(self) -> None:
-        """Wait for the next coroutine. If the task is cancelled meanwhile, as by a model's `asyncio.timeout`, that coroutine is."""
+        """Wait for the next coroutine. If the task is cancelled meanwhile, as by a model's `asyncio.timeout`,
+        that coroutine is."""
         task, is_cancelled = asyncio.current_task(), False
         assert task is not None  # this runs in one
         while not self._asked.is_set():
@@ -173,7 +181,8 @@ class LoopTask:
 
 
 def result_of(future: Future[T]) -> T:
-    """The result of a future that is done. A future is cancelled only if its loop was stopped: then this raises `Stopped`."""
+    """The result of a future that is done. A future is cancelled only if its loop was stopped: then this
+    raises `Stopped`."""
     try:
         return future.result()
     except CancelledError:
@@ -193,7 +202,8 @@ async def _await_with_loan(loan: Loan, work: Awaitable[T]) -> T:
 
 
 async def _contain_exits(work: Awaitable[T]) -> T:
-    """Await a coroutine. What it raises must not end the event loop, and must not look as if the loop had been stopped."""
+    """Await a coroutine. What it raises must not end the event loop, and must not look as if the loop had
+    been stopped."""
     task = asyncio.current_task()
     assert task is not None  # this runs in one
     try:

@@ -1,7 +1,9 @@
-"""How a request waits in a thread: `IO` that blocks inside each method, so that a coroutine never suspends. Knows no transport.
+"""How a request waits in a thread: `IO` that blocks inside each method, so that a coroutine never suspends.
+Knows no transport.
 
-Coroutines of models are awaited on the background event loop. Those of one asynchronous generator are awaited in one task, because what the
-generator opens around a `yield`, such as `asyncio.timeout`, belongs to the task that opened it.
+Coroutines of models are awaited on the background event loop. Those of one asynchronous generator are awaited
+in one task, because what the generator opens around a `yield`, such as `asyncio.timeout`, belongs to the task
+that opened it.
 """
 
 from __future__ import annotations
@@ -30,9 +32,11 @@ M = TypeVar("M")
 
 
 class BlockingIO(msgspec.Struct, eq=False):
-    """The waiting of one request, in the thread that asks for it, until `end`. It is an `IO`, whose methods are described there.
+    """The waiting of one request, in the thread that asks for it, until `end`. It is an `IO`, whose methods
+    are described there.
 
-    `_read` feeds the request's body into something, and returns what that finishes with. `_gone` is set when the client has gone.
+    `_read` feeds the request's body into something, and returns what that finishes with. `_gone` is set when
+    the client has gone.
     """
 
     _runtime: Runtime
@@ -68,7 +72,12 @@ class BlockingIO(msgspec.Struct, eq=False):
     async def run_always(self, function: Callable[[], T], _: Work) -> T:
         return call_here(function)
 
-    async def call(self, function: Callable[[], Coroutine[Any, Any, T]], deadline: float = math.inf, in_one_task: bool = False) -> T:
+    async def call(
+        self,
+        function: Callable[[], Coroutine[Any, Any, T]],
+        deadline: float = math.inf,
+        in_one_task: bool = False,
+    ) -> T:
         self._wait(None, deadline)
         work, background = partial(self._attend, function, deadline), self._runtime.background
         with waiting():
@@ -138,7 +147,10 @@ class Written(Generic[M, T]):
     """What a coroutine on the background event loop writes, for this thread, until `ended` is set."""
 
     def __init__(
-        self, begin: Callable[[Callable[[M], Coroutine[Any, Any, None]]], Coroutine[Any, Any, T]], runtime: Runtime, ended: Signal
+        self,
+        begin: Callable[[Callable[[M], Coroutine[Any, Any, None]]], Coroutine[Any, Any, T]],
+        runtime: Runtime,
+        ended: Signal,
     ) -> None:
         self._background = runtime.background
         self._messages: SimpleQueue[M | None] = SimpleQueue()
@@ -160,11 +172,13 @@ class Written(Generic[M, T]):
             self._background.call_soon(self._taken.set)
 
     def result(self) -> T | None:
-        """What the coroutine has returned after its last message; None if `ended` was set before. Raises Stopped if the loop ends."""
+        """What the coroutine has returned after its last message; None if `ended` was set before. Raises
+        Stopped if the loop ends."""
         made = self._made
         try:
             return result_of(made)
         except ClientGone:
             return None
         finally:
-            del made, self._made  # what it raises refers to this frame: a cycle, which only the garbage collector would free
+            # what it raises refers to this frame: a cycle, which only the garbage collector would free
+            del made, self._made

@@ -1,5 +1,5 @@
-"""Some errors that user code raises, such as SystemExit, are not an `Exception`. This decides whether the host gets such an error, or the
-client a 500.
+"""Some errors that user code raises, such as SystemExit, are not an `Exception`. This decides whether the
+host gets such an error, or the client a 500.
 """
 
 from __future__ import annotations
@@ -17,18 +17,21 @@ _ENDS: Final = (SystemExit, KeyboardInterrupt, GeneratorExit, CancelledError)
 """These end a thread, a task or the process."""
 
 _HOSTS: Final = frozenset({"gevent", "greenlet", "eventlet"})
-"""The host waits for exceptions of these packages, such as gevent's timeouts. Any other error that is not an `Exception` is a mistake of
-the model, such as a panic in a library that is written in Rust."""
+"""The host waits for exceptions of these packages, such as gevent's timeouts. Any other error that is not an
+`Exception` is a mistake of the model, such as a panic in a library that is written in Rust."""
 
 
 def is_for_the_host(error: BaseException) -> bool:
     """Whether what a call raised is the host's, or means more than that the call has failed."""
     if isinstance(error, _ENDS):
-        # a signal may have raised it, but only in the main thread; in any other thread, it would end a thread of the host
+        # a signal may have raised it, but only in the main thread; in any other thread, it would end a thread
+        # of the host
         return threading.current_thread() is threading.main_thread()
     if isinstance(error, BaseExceptionGroup):
         return any(map(is_for_the_host, error.exceptions))
-    return not isinstance(error, Exception) and any(kind.__module__.partition(".")[0] in _HOSTS for kind in type(error).__mro__)
+    return not isinstance(error, Exception) and any(
+        kind.__module__.partition(".")[0] in _HOSTS for kind in type(error).__mro__
+    )
 
 
 def as_failure(error: BaseException) -> Exception:
@@ -45,6 +48,8 @@ def call_here(function: Callable[[], T]) -> T:
     try:
         return function()
     except BaseException as error:
-        if isinstance(error, Exception) or (is_for_the_host(error) and not isinstance(error, (CancelledError, GeneratorExit))):
+        if isinstance(error, Exception) or (
+            is_for_the_host(error) and not isinstance(error, (CancelledError, GeneratorExit))
+        ):
             raise  # those two cannot reach a function from outside
         raise as_failure(error) from error

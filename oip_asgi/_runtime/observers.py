@@ -1,6 +1,8 @@
-"""Hands observations to one function, in a thread of its own, one after the other. Decides nothing about what is observed.
+"""Hands observations to one function, in a thread of its own, one after the other. Decides nothing about what
+is observed.
 
-The queue is bounded: what does not fit is counted, and the log says so once a minute. Who puts an observation into it never waits.
+The queue is bounded: what does not fit is counted, and the log says so once a minute. Who puts an observation
+into it never waits.
 """
 
 from __future__ import annotations
@@ -21,14 +23,16 @@ from .background import BackgroundLoop
 from .threads import WorkerThreads, call_after_fork
 
 _REST_SECONDS: Final = 0.02
-"""How long the thread rests before it looks for more. To wake it for each observation would cost requests more than all else here."""
+"""How long the thread rests before it looks for more. To wake it for each observation would cost requests
+more than all else here."""
 
 _QUIET_SECONDS: Final = 60.0
 """The log tells of dropped observations once in so many seconds."""
 
 
 _IS_OBSERVING: Final[ContextVar[bool]] = ContextVar("oip_asgi_is_observing", default=False)
-"""Whether this code runs within an observer. The calls that it makes are not observed: each would be followed by another, without end."""
+"""Whether this code runs within an observer. The calls that it makes are not observed: each would be followed
+by another, without end."""
 
 
 class ObserverThread:
@@ -58,7 +62,8 @@ class ObserverThread:
         call_after_fork(self._begin)
 
     def _begin(self) -> None:
-        self._lock = threading.RLock()  # as the garbage collector may end a stream within it, which is observed too
+        # as the garbage collector may end a stream within it, which is observed too
+        self._lock = threading.RLock()
         self._queue: deque[Observation] = deque()
         self._is_running = False  # whether the thread hands over, or will
         self._hurry = threading.Event()  # set if the thread must not rest
@@ -71,7 +76,8 @@ class ObserverThread:
         return self._models is None or model in self._models
 
     def wants_one(self) -> bool:
-        """Whether it wants the observation of a request: not of calls that observers make, and of a sample of all others."""
+        """Whether it wants the observation of a request: not of calls that observers make, and of a sample of
+        all others."""
         return not _IS_OBSERVING.get() and (self._sample == 1 or random.random() < self._sample)
 
     def put(self, observation: Observation) -> None:
@@ -166,7 +172,8 @@ class ObserverThread:
         self._unlogged += 1
 
     def _log_dropped(self, why: str = "") -> None:
-        """Log how many were dropped since the log said so, if that is a minute ago. `why` is left out if the queue is full."""
+        """Log how many were dropped since the log said so, if that is a minute ago. `why` is left out if the
+        queue is full."""
         if not self._unlogged or time.monotonic() < self._quiet_until:
             return
         with self._lock:
@@ -174,5 +181,11 @@ class ObserverThread:
             self._quiet_until = time.monotonic() + _QUIET_SECONDS
         if unlogged:
             what = "observation was" if unlogged == 1 else "observations were"
-            why = why or f"{self._most} wait already: make it quicker, or observe with sample= or a larger max_queue="
-            logger.warning("the observer %s is too slow: %d %s dropped, as %s", self._name, unlogged, what, why)
+            why = (
+                why
+                or f"{self._most} wait already: make it quicker, or observe with sample= or a larger "
+                "max_queue="
+            )
+            logger.warning(
+                "the observer %s is too slow: %d %s dropped, as %s", self._name, unlogged, what, why
+            )

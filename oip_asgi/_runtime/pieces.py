@@ -1,7 +1,8 @@
-"""How the pieces of a stream leave: each sent as soon as the client has room for it, or handed to a caller that asks for each.
+"""How the pieces of a stream leave: each sent as soon as the client has room for it, or handed to a caller
+that asks for each.
 
-A caller that asks is a server, or calls a model from Python. `iterate_stream_async` is for callers on an event loop, and
-`iterate_stream_blocking` for those in a thread.
+A caller that asks is a server, or calls a model from Python. `iterate_stream_async` is for callers on an
+event loop, and `iterate_stream_blocking` for those in a thread.
 
 Knows no transport.
 """
@@ -29,7 +30,11 @@ T = TypeVar("T")
 
 
 async def send_pieces(
-    io: AsyncIO, here: LoopThreads, piece: T, items: AsyncGenerator[T, None], write: Callable[[T], Coroutine[Any, Any, None]]
+    io: AsyncIO,
+    here: LoopThreads,
+    piece: T,
+    items: AsyncGenerator[T, None],
+    write: Callable[[T], Coroutine[Any, Any, None]],
 ) -> None:
     """Send a piece of a stream, and the `items` that follow it, each when the client has room for it."""
     io.begin_trips, turn_ends = here.begin_trips, time.monotonic() + TURN_SECONDS
@@ -45,8 +50,8 @@ async def send_pieces(
             if now > turn_ends:
                 turn_began = here.gave_way_at
                 if now > turn_began + TURN_SECONDS:
-                    # let others run: other tasks, and worker threads, which could wait for the interpreter for seconds, as an event
-                    # loop takes it back at once
+                    # let others run: other tasks, and worker threads, which could wait for the interpreter
+                    # for seconds, as an event loop takes it back at once
                     yield_interpreter()
                     here.gave_way_at = time.monotonic()
                     await asyncio.sleep(0)
@@ -63,16 +68,19 @@ async def send_pieces(
 async def iterate_stream_async(
     make: Callable[[], AsyncGenerator[T, None]], io: AsyncIO, first: T | None = None
 ) -> AsyncGenerator[Any, None]:
-    """The items of a stream, for a caller that asks for each. The stream is made when the first one is asked for.
+    """The items of a stream, for a caller that asks for each. The stream is made when the first one is asked
+    for.
 
-    If the `first` item is there already, this gives None before it. None stands for the head of the response: the caller has to take it in
-    time too.
+    If the `first` item is there already, this gives None before it. None stands for the head of the response:
+    the caller has to take it in time too.
 
-    After a piece, the stream waits until the caller asks for the next one, but not longer than `io.until`. Then it goes on without the
-    caller, which gets the outcome when it asks again. If the caller closes the generator, the stream is ended.
+    After a piece, the stream waits until the caller asks for the next one, but not longer than `io.until`.
+    Then it goes on without the caller, which gets the outcome when it asks again. If the caller closes the
+    generator, the stream is ended.
     """
     items = make()
-    expired: list[asyncio.Task[T]] = []  # one at most, which no name of this frame holds: what it raises would make a cycle
+    # one at most, which no name of this frame holds: what it raises would make a cycle
+    expired: list[asyncio.Task[T]] = []
 
     async def throw() -> T:
         try:
@@ -105,7 +113,8 @@ async def iterate_stream_async(
         return
     finally:
         if expired:
-            await asyncio.gather(expired.pop(), return_exceptions=True)  # which takes what it raised: asyncio would log it
+            # which takes what it raised: asyncio would log it
+            await asyncio.gather(expired.pop(), return_exceptions=True)
         await items.aclose()
         await io.end()
 
@@ -113,16 +122,19 @@ async def iterate_stream_async(
 def iterate_stream_blocking(
     make: Callable[[], AsyncGenerator[T, None]], io: BlockingIO, first: T | None = None
 ) -> Generator[Any, None, None]:
-    """`iterate_stream_async`, for a caller in a thread. The stream goes on in a thread of its own if the caller is late."""
+    """`iterate_stream_async`, for a caller in a thread. The stream goes on in a thread of its own if the
+    caller is late."""
     items = make()
     turn = threading.Lock()  # who has it may advance the stream
-    expired: list[Future[T]] = []  # one at most, which no name of this frame holds: what it raises would make a cycle
+    # one at most, which no name of this frame holds: what it raises would make a cycle
+    expired: list[Future[T]] = []
     timer: threading.Timer | None = None
 
     def expire() -> None:
         if turn.acquire(blocking=False):
             try:
-                if io.until <= time.monotonic():  # else it has ended with an error, which waits for the caller
+                # else it has ended with an error, which waits for the caller
+                if io.until <= time.monotonic():
                     expired.append(_throw_late(items))
             finally:
                 turn.release()

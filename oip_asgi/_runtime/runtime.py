@@ -1,4 +1,5 @@
-"""Where user code runs: a server's worker threads, its background event loop, and the thread that calls methods after a time.
+"""Where user code runs: a server's worker threads, its background event loop, and the thread that calls
+methods after a time.
 
 Decides nothing about what they do, and knows no models.
 """
@@ -34,7 +35,8 @@ _MOST_SECONDS: Final = 3600.0
 
 
 class Alarms:
-    """The methods that are to be called. The thread, a daemon, starts with the first method, and ends after the last."""
+    """The methods that are to be called. The thread, a daemon, starts with the first method, and ends after
+    the last."""
 
     def __init__(self) -> None:
         self._due: list[tuple[float, int, weakref.WeakMethod[Callable[[], object]]]] = []
@@ -97,15 +99,17 @@ class Alarms:
 T = TypeVar("T")
 
 TURN_SECONDS: Final = 0.003
-"""How long a stream may make items before it lets others run. Another request on the event loop takes several steps, and may wait for such
-a turn before each. A turn is not shorter, as to let others run costs a thirtieth of it."""
+"""How long a stream may make items before it lets others run. Another request on the event loop takes several
+steps, and may wait for such a turn before each. A turn is not shorter, as to let others run costs a thirtieth
+of it."""
 
 
 class Runtime:
     """What runs user code and large conversions for callers that block and callers that await.
 
-    For a caller on an event loop, a model's `def` runs in a worker thread, as it would stop everything else on the loop. A caller that
-    blocks runs it in its own thread, unless it has a deadline: nobody can end a function, only leave it behind in its thread.
+    For a caller on an event loop, a model's `def` runs in a worker thread, as it would stop everything else
+    on the loop. A caller that blocks runs it in its own thread, unless it has a deadline: nobody can end a
+    function, only leave it behind in its thread.
     """
 
     def __init__(self, worker_threads: int) -> None:
@@ -120,17 +124,22 @@ class Runtime:
         self.alarms = Alarms()
 
     def here(self) -> LoopThreads:
-        """The worker threads of this thread's event loop. Raises RuntimeError on a loop that is not asyncio's, such as trio's."""
+        """The worker threads of this thread's event loop. Raises RuntimeError on a loop that is not
+        asyncio's, such as trio's."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            raise RuntimeError("oip_asgi needs an event loop of asyncio or uvloop: run the server with one, not with trio") from None
+            raise RuntimeError(
+                "oip_asgi needs an event loop of asyncio or uvloop: run the server with one, not with trio"
+            ) from None
         threads: LoopThreads | None = getattr(self._of_thread, "threads", None)
         if threads is None or threads.loop() is not loop:
             threads = self._of_thread.threads = LoopThreads(loop, self._pools)
         return threads
 
-    def call(self, function: Callable[[], T], work: Work, deadline: float, late: Late | None, gone: Signal | None) -> T:
+    def call(
+        self, function: Callable[[], T], work: Work, deadline: float, late: Late | None, gone: Signal | None
+    ) -> T:
         """Run a function in a worker thread, and wait for its result in this one."""
         ended = Signal()
         future = self.begin(function, work, ended, late)
@@ -142,9 +151,12 @@ class Runtime:
         try:
             return future.result()
         finally:
-            del future  # what it raises refers to this frame: a cycle, which only the garbage collector would free
+            # what it raises refers to this frame: a cycle, which only the garbage collector would free
+            del future
 
-    def begin(self, function: Callable[[], T], work: Work, ended: Signal, late: Late | None = None) -> Future[T]:
+    def begin(
+        self, function: Callable[[], T], work: Work, ended: Signal, late: Late | None = None
+    ) -> Future[T]:
         """Run a function in a worker thread, and set a signal when its future is done."""
         future: Future[T] = Future()
         future.add_done_callback(lambda _: ended.set())
@@ -157,7 +169,8 @@ class Runtime:
             pool.after_job = function
 
     def stop(self) -> None:
-        """End the threads and the loop; those that user code does not return from are left behind. Later calls start them anew."""
+        """End the threads and the loop; those that user code does not return from are left behind. Later
+        calls start them anew."""
         self.alarms.stop()
         self.background.stop()
         for pool in self._pools.values():
@@ -165,12 +178,14 @@ class Runtime:
 
 
 class LoopThreads:
-    """The worker threads as one event loop uses them. Results on their way to it share one queue and at most one wake-up."""
+    """The worker threads as one event loop uses them. Results on their way to it share one queue and at most
+    one wake-up."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, pools: dict[Work, WorkerThreads]) -> None:
         self.loop = weakref.ref(loop)  # a thread keeps this longer than its loop
         self._pools = pools
-        self._ended: deque[_Job | Trips[Any]] = deque()  # threads append to it, and the loop pops, neither of which needs a lock
+        # threads append to it, and the loop pops, neither of which needs a lock
+        self._ended: deque[_Job | Trips[Any]] = deque()
         self._wake_up = threading.Lock()  # held while a wake-up is under way
         self._waiting: set[WorkerThreads] = set()
         self.patrol = Patrol()
@@ -178,9 +193,15 @@ class LoopThreads:
         """When one of the streams of this event loop has last let others run."""
 
     def begin(
-        self, function: Callable[[], T], work: Work, after: Signal | None = None, _: float = math.inf, late: Late | None = None
+        self,
+        function: Callable[[], T],
+        work: Work,
+        after: Signal | None = None,
+        _: float = math.inf,
+        late: Late | None = None,
     ) -> asyncio.Future[T]:
-        """Run a function, and return the future of its result. If the future is done before, the function does not begin."""
+        """Run a function, and return the future of its result. If the future is done before, the function
+        does not begin."""
         pool, future = self._pools[work], asyncio.get_running_loop().create_future()
         job = _Job(function, late, future, self.put)
         if after is not None and not after.is_set():
@@ -219,7 +240,8 @@ class LoopThreads:
                 loop.call_soon_threadsafe(self._deliver)
 
     def _deliver(self) -> None:
-        self._wake_up.release()  # before the queue is emptied: what comes from here on may need a wake-up of its own
+        # before the queue is emptied: what comes from here on may need a wake-up of its own
+        self._wake_up.release()
         while self._ended:
             self._ended.popleft().finish()
 
@@ -263,10 +285,12 @@ class _Job(msgspec.Struct, eq=False):
 
 
 class Trips(msgspec.Struct, Generic[T], eq=False):
-    """A function that is called again and again, for an event loop that takes each result. After None or an error, there are none.
+    """A function that is called again and again, for an event loop that takes each result. After None or an
+    error, there are none.
 
-    A trip to a worker thread goes on from call to call, and each result is there as soon as it is made. A trip ends when two results are
-    not taken, so that a slow client holds no thread; and after a turn, so that other requests get threads.
+    A trip to a worker thread goes on from call to call, and each result is there as soon as it is made. A
+    trip ends when two results are not taken, so that a slow client holds no thread; and after a turn, so that
+    other requests get threads.
     """
 
     _function: Callable[[], T | None]
@@ -274,7 +298,8 @@ class Trips(msgspec.Struct, Generic[T], eq=False):
     _submit: Callable[[Trips[T]], None]
     _put: Callable[[Trips[T]], None]
     _context: Context = msgspec.field(default_factory=copy_context)
-    _results: deque[tuple[T | None, Exception | None]] = msgspec.field(default_factory=deque)  # those that are not taken
+    # those that are not taken
+    _results: deque[tuple[T | None, Exception | None]] = msgspec.field(default_factory=deque)
     _waits: asyncio.Future[T | None] | None = None  # for the next one
     _is_under_way: bool = False
     _is_left: bool = False
@@ -304,7 +329,8 @@ class Trips(msgspec.Struct, Generic[T], eq=False):
             self.leave()
 
     def finish(self) -> None:
-        """On the event loop, give the next result to the future of `take`. If there is none, and no trip is under way, begin one."""
+        """On the event loop, give the next result to the future of `take`. If there is none, and no trip is
+        under way, begin one."""
         future = self._waits
         if future is None or future.done():
             return
@@ -328,7 +354,8 @@ class Trips(msgspec.Struct, Generic[T], eq=False):
         while True:
             try:
                 _, error = self._results.popleft()
-            except IndexError:  # no test before it: the loop and the thread may both be here, and either may take the last result
+            # no test before it: the loop and the thread may both be here, and either may take the last result
+            except IndexError:
                 return
             if error is not None and self._late is not None:
                 self._late(error)

@@ -1,9 +1,12 @@
-"""Worker threads: a `def` runs in one, so that it does not block the event loop. Decides nothing about what they do.
+"""Worker threads: a `def` runs in one, so that it does not block the event loop. Decides nothing about what
+they do.
 
-`Runtime` of `runtime` has three pools: `worker_threads` for models, as many for hooks, and one thread for each CPU for conversions.
+`Runtime` of `runtime` has three pools: `worker_threads` for models, as many for hooks, and one thread for
+each CPU for conversions.
 
-A trip to a thread and back costs two wake-ups, which on a busy machine take longer than most models. So jobs share them: while a thread
-is awake, further jobs wait for it a millisecond before another thread is woken, and `LoopThreads` brings several results back at once.
+A trip to a thread and back costs two wake-ups, which on a busy machine take longer than most models. So jobs
+share them: while a thread is awake, further jobs wait for it a millisecond before another thread is woken,
+and `LoopThreads` brings several results back at once.
 """
 
 from __future__ import annotations
@@ -19,7 +22,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final, Protocol
 
 PATIENCE: Final = 0.001
-"""Seconds that a job waits for a thread that is awake. A thread that runs its job for longer is assumed to block."""
+"""Seconds that a job waits for a thread that is awake. A thread that runs its job for longer is assumed to
+block."""
 
 _IDLE_SECONDS: Final = 10.0
 """How long a worker thread waits for more to do before it ends."""
@@ -36,7 +40,8 @@ class Job(Protocol):
 
 
 class WorkerThreads:
-    """Threads that start when they are needed and end when they are not. They are daemons: none keeps the process from ending."""
+    """Threads that start when they are needed and end when they are not. They are daemons: none keeps the
+    process from ending."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -66,7 +71,8 @@ class WorkerThreads:
             return False
 
     def hurry(self) -> bool:
-        """Wake threads for jobs that have waited for long enough. Returns whether more jobs wait, and a thread may still be woken."""
+        """Wake threads for jobs that have waited for long enough. Returns whether more jobs wait, and a
+        thread may still be woken."""
         with self._lock:
             if self._jobs and time.monotonic() >= self._patience_ends:
                 for _ in range(len(self._jobs)):
@@ -84,7 +90,9 @@ class WorkerThreads:
                 worker.start()  # it takes a job when the lock is free
                 self._workers.add(worker)
                 self._last, self._patience_ends = worker, time.monotonic() + PATIENCE
-            except RuntimeError:  # the system has no more threads: those that are there do it, if there are any
+            except (
+                RuntimeError
+            ):  # the system has no more threads: those that are there do it, if there are any
                 if not self._workers:
                     self._jobs.pop()
                     raise
@@ -112,7 +120,8 @@ class WorkerThreads:
                     self._last, self._patience_ends = worker, time.monotonic() + PATIENCE
                 else:
                     worker.is_awake = False
-                    if self._last is worker:  # it refers to this: a cycle, which only the garbage collector would free
+                    # it refers to this: a cycle, which only the garbage collector would free
+                    if self._last is worker:
                         self._last, self._patience_ends = None, 0.0
                     if self._is_stopping:
                         self._workers.discard(worker)
@@ -137,7 +146,8 @@ class WorkerThreads:
             return True
 
     def stop(self) -> None:
-        """End the threads. One that is in user code ends after that, and is waited for no longer than a second."""
+        """End the threads. One that is in user code ends after that, and is waited for no longer than a
+        second."""
         with self._lock:
             self._is_stopping = True
             workers = list(self._workers)
@@ -164,13 +174,15 @@ class _Worker(threading.Thread):
 
 
 def waiting() -> AbstractContextManager[None]:
-    """Within this, the calling thread waits. If it is a worker thread, another may take its place: else jobs could wait for each other."""
+    """Within this, the calling thread waits. If it is a worker thread, another may take its place: else jobs
+    could wait for each other."""
     thread = threading.current_thread()
     return thread.pool.without_one() if isinstance(thread, _Worker) else nullcontext()
 
 
 def call_after_fork(method: Callable[[], None]) -> None:
-    """Call a method in each process forked from this one, where no thread is left: gunicorn's workers with --preload, for one.
+    """Call a method in each process forked from this one, where no thread is left: gunicorn's workers with
+    --preload, for one.
 
     Its object is not kept alive.
     """

@@ -13,7 +13,8 @@ from typing import Final
 from .._io import ClientGone, DeadlinePassed, Signal
 
 _ASKED_AGAIN_SECONDS: Final = 0.1
-"""Some servers do not wait until the client has gone, but say at once that it has not. They are asked again after so long."""
+"""Some servers do not wait until the client has gone, but say at once that it has not. They are asked again
+after so long."""
 
 
 def is_on_loop() -> bool:
@@ -66,7 +67,8 @@ def begin_waiting(signal: Signal) -> asyncio.Future[None]:
 
 
 async def wait_until_set(signal: Signal) -> bool:
-    """Wait on this event loop until a signal is set. Returns True: as a `Gone`, that means that the client has gone."""
+    """Wait on this event loop until a signal is set. Returns True: as a `Gone`, that means that the client
+    has gone."""
     await begin_waiting(signal)
     return True
 

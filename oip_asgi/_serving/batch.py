@@ -1,9 +1,10 @@
 """The executor of models with `max_batch_size=`: one call answers requests that wait and can be merged.
 
-Two requests may share a call if they differ only in their rows, so that their answers stay the same.
-Each request runs on its own event loop or thread, and waits for a slot. The one that gets it takes others along, and each gets its part.
-Each waits with its own delay as the deadline, so no thread has to watch the delays. `batch_queue` decides when a batch starts.
-A request that goes or is late leaves it, and the others are answered: `Member.leave` of `batch_call`.
+Two requests may share a call if they differ only in their rows, so that their answers stay the same. Each
+request runs on its own event loop or thread, and waits for a slot. The one that gets it takes others along,
+and each gets its part. Each waits with its own delay as the deadline, so no thread has to watch the delays.
+`batch_queue` decides when a batch starts. A request that goes or is late leaves it, and the others are
+answered: `Member.leave` of `batch_call`.
 """
 
 from __future__ import annotations
@@ -107,7 +108,8 @@ async def _run_apart(execution: Execution, member: Member[Any], io: IO) -> None:
 
 
 def _count_rows(tensors: Iterable[Tensor]) -> int | None:
-    """How many rows a request has: the first dimension of its inputs. None if an input has no dimension, or they differ."""
+    """How many rows a request has: the first dimension of its inputs. None if an input has no dimension, or
+    they differ."""
     rows: int | None = None
     for tensor in tensors:
         shape = tensor.array.shape
@@ -118,7 +120,8 @@ def _count_rows(tensors: Iterable[Tensor]) -> int | None:
 
 
 def _make_key(handler: Handler, decoded: Decoded, codecs: Codecs) -> Hashable | None:
-    """Make what all requests of a batch have in common: everything but rows that the function or a codec can see. None if it runs alone."""
+    """Make what all requests of a batch have in common: everything but rows that the function or a codec can
+    see. None if it runs alone."""
     binding, request, content_type = decoded.binding, decoded.request, decoded.content_type
     whole = binding.request_reader
     if whole is not None and whole.codec is not PandasCodec and binding.rows is None:
@@ -133,16 +136,30 @@ def _make_key(handler: Handler, decoded: Decoded, codecs: Codecs) -> Hashable | 
         if said is not None and said != expected and codecs.is_users(str(said)):
             return None
         read_as = expected if said is None else said
-        # rows depend on each other: a column of dates has one unit, by their years, and all have an offset from UTC or none has
-        depends = read_as in ("pd_json", "datetime") or (parameters.get(DTYPE) == "category" and CATEGORIES not in parameters)
+        # rows depend on each other: a column of dates has one unit, by their years, and all have an offset
+        # from UTC or none has
+        depends = read_as in ("pd_json", "datetime") or (
+            parameters.get(DTYPE) == "category" and CATEGORIES not in parameters
+        )
         if depends and binding.rows is None:
             return None
-        parts.append((name, array.dtype, array.shape[1:], _freeze_parameters(parameters) if parameters else _NOTHING))
+        parts.append(
+            (name, array.dtype, array.shape[1:], _freeze_parameters(parameters) if parameters else _NOTHING)
+        )
     if binding.of_one_request is not None:
-        parts.append(tuple((output.name, _freeze_parameters(output.parameters or {})) for output in decoded.outputs))
+        parts.append(
+            tuple((output.name, _freeze_parameters(output.parameters or {})) for output in decoded.outputs)
+        )
     elif whole is None and binding.rest is None and len(parts) > 1:
-        parts.sort(key=str)  # each goes to a parameter of its own; otherwise they are columns, whose order matters
-    return handler, binding, content_type, _freeze_parameters(request.parameters) if request.parameters else _NOTHING, tuple(parts)
+        # each goes to a parameter of its own; otherwise they are columns, whose order matters
+        parts.sort(key=str)
+    return (
+        handler,
+        binding,
+        content_type,
+        _freeze_parameters(request.parameters) if request.parameters else _NOTHING,
+        tuple(parts),
+    )
 
 
 def _freeze_parameters(parameters: Parameters) -> frozenset[Hashable]:

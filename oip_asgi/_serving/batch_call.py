@@ -1,4 +1,5 @@
-"""One call of a function for one or more requests: it merges their rows, splits the result, and gives each its own part or error.
+"""One call of a function for one or more requests: it merges their rows, splits the result, and gives each
+its own part or error.
 
 `batch` decides where and when it runs.
 """
@@ -41,7 +42,8 @@ _ENDS: Final = (DeadlinePassed, Stopped, QuitWithin)
 
 
 class Member(msgspec.Struct, Generic[T], eq=False):
-    """One request among those that share a call. Once it is `done`, it has a response or an error, unless the call was stopped."""
+    """One request among those that share a call. Once it is `done`, it has a response or an error, unless the
+    call was stopped."""
 
     call: Call[T]
     rows: int | None  # None if they cannot be counted
@@ -55,7 +57,8 @@ class Member(msgspec.Struct, Generic[T], eq=False):
 
     def finish(self) -> T:
         """Return its answer, or raise its error."""
-        error, self.error = self.error, None  # its traceback refers to this: a cycle, which only the garbage collector would free
+        # its traceback refers to this: a cycle, which only the garbage collector would free
+        error, self.error = self.error, None
         try:
             if self.call.engine.clock() >= self.call.deadline:
                 raise DeadlinePassed from error
@@ -79,7 +82,8 @@ class Member(msgspec.Struct, Generic[T], eq=False):
 
 
 class Execution:
-    """One call for all requests of a batch; more calls if some requests must be retried alone. It begins the use of a slot, and ends it."""
+    """One call for all requests of a batch; more calls if some requests must be retried alone. It begins the
+    use of a slot, and ends it."""
 
     def __init__(self, limiter: Batches, slot: BatchSlot, member: Member[Any]) -> None:
         self._members: list[Member[Any]] = limiter.collect(slot, member)
@@ -108,7 +112,8 @@ class Execution:
             self.end()
 
     def make_apart(self) -> Part:
-        """What calls a coroutine function in a task of its own, as any client that waits may leave, and ends the call."""
+        """What calls a coroutine function in a task of its own, as any client that waits may leave, and ends
+        the call."""
         self.unwanted = Signal()
         with self._model.limiter.lock:
             for member in self._members:
@@ -162,7 +167,11 @@ class Execution:
         spans = [member.call.span for member in self._members if member.call.span is not None]
         if len(spans) == len(self._members) == 1:
             return spans[0].active()
-        return tracer.together(self._model.name, self._model.version, _sum_rows(self._members), spans) if spans else nullcontext()
+        return (
+            tracer.together(self._model.name, self._model.version, _sum_rows(self._members), spans)
+            if spans
+            else nullcontext()
+        )
 
     async def _answer(self, members: list[Member[Any]]) -> list[list[Member[Any]]]:
         """Answer requests by one call. Return the groups that need further calls."""
@@ -184,20 +193,32 @@ class Execution:
         try:
             result = self._handler.function(*args, **kwargs)
             if self._handler.kind == "async":
-                result = await (measure_steps(result, self._model, self._handler, clock) if self._handler.watch.is_measured else result)
+                result = await (
+                    measure_steps(result, self._model, self._handler, clock)
+                    if self._handler.watch.is_measured
+                    else result
+                )
             returned = clock()
             for member in members:
                 member.call.timings.returned = returned
             self._share_out(members, result)
         except Exception as error:
             statistics.add(Numbers.add_execution, rows, {"compute_input": called - started})
-            if len(members) > 1 and not isinstance(error, ModelFault):  # one bad input costs no other request its answer
-                if not (isinstance(convert_host_error(error) or error, InferenceError) or refuses_request(self._handler.function, error)):
+            # one bad input costs no other request its answer
+            if len(members) > 1 and not isinstance(error, ModelFault):
+                if not (
+                    isinstance(convert_host_error(error) or error, InferenceError)
+                    or refuses_request(self._handler.function, error)
+                ):
                     self._log(members, error, ", so each of them is tried alone")
                 return [[member] for member in members]
             self._fail(members, error)
         else:
-            stages = {"compute_input": called - started, "compute_infer": returned - called, "compute_output": clock() - returned}
+            stages = {
+                "compute_input": called - started,
+                "compute_infer": returned - called,
+                "compute_output": clock() - returned,
+            }
             statistics.add(Numbers.add_execution, rows, stages)
         return []
 
@@ -205,9 +226,13 @@ class Execution:
         """Make the arguments of the function for some requests together."""
         decoded = members[0].call.decoded
         if len(members) > 1:
-            tensors = merge_requests([member.call.decoded.tensors for member in members], writable=self._model.options.writable)
+            tensors = merge_requests(
+                [member.call.decoded.tensors for member in members], writable=self._model.options.writable
+            )
             first = decoded.request
-            request = InferenceRequest(list(tensors.values()), None, first.parameters, first.outputs, first.decoders)
+            request = InferenceRequest(
+                list(tensors.values()), None, first.parameters, first.outputs, first.decoders
+            )
             decoded = msgspec.structs.replace(decoded, request=request, tensors=tensors)
         return decoded.binding.make_arguments(decoded)
 
@@ -249,7 +274,9 @@ class Execution:
         if not isinstance(error, Exception):
             cause, error = error, QuitWithin()
             error.__cause__ = cause
-        self._fail([member for member in self._members if member.response is None and member.error is None], error)
+        self._fail(
+            [member for member in self._members if member.response is None and member.error is None], error
+        )
 
     def _fail(self, members: list[Member[Any]], error: Exception) -> None:
         """Fail some requests, each with an error of its own, as each raises it."""
@@ -275,7 +302,10 @@ class Execution:
     def _log(self, members: list[Member[Any]], error: Exception, then: str) -> None:
         model, since = self._model, min(member.call.timings.since for member in members)
         fields = log_fields(model.name, model.version, None, self._engine.clock() - since)
-        message, hint = "%s failed on a batch of %d requests with %d rows%s%s", find_hint(error, members[0].call)
+        message, hint = (
+            "%s failed on a batch of %d requests with %d rows%s%s",
+            find_hint(error, members[0].call),
+        )
         log_raised(error, message, model, len(members), _sum_rows(members), then, hint, extra=fields)
 
 
@@ -283,8 +313,8 @@ def _sum_rows(members: Sequence[Member[Any]]) -> int:
     return sum([member.call.timings.rows for member in members])
 
 
-# Rows of several requests. A result is split as the function returned it, before it becomes tensors: so the datatype of a list,
-# or the content type of a column, depends only on the request's own rows.
+# Rows of several requests. A result is split as the function returned it, before it becomes tensors: so the
+# datatype of a list, or the content type of a column, depends only on the request's own rows.
 
 
 def merge_requests(requests: Sequence[Mapping[str, Tensor]], *, writable: bool) -> dict[str, Tensor]:
@@ -303,7 +333,11 @@ def split_result(result: Any, rows: Sequence[int], outputs: Outputs) -> list[Any
     if type(result) is np.ndarray and not outputs.codecs.are_extended:  # as nearly always
         return list(_cut_rows(_name_output(0, outputs), result, bounds))
     result = to_pandas(result)
-    if is_frame(result) or not outputs.codecs.are_extended or outputs.codecs.request_codec_for_value(result) is None:
+    if (
+        is_frame(result)
+        or not outputs.codecs.are_extended
+        or outputs.codecs.request_codec_for_value(result) is None
+    ):
         cut = _cut_result(result, bounds, outputs)
         if cut is not None:
             return cut
@@ -311,39 +345,51 @@ def split_result(result: Any, rows: Sequence[int], outputs: Outputs) -> list[Any
     cuts = [list(_cut_rows(tensor.name, tensor.array, bounds)) for tensor in response.outputs]
     parts: list[Any] = []
     for index in range(len(rows)):
-        tensors = [Tensor(tensor.name, cut[index], tensor.parameters) for tensor, cut in zip(response.outputs, cuts, strict=True)]
-        parts.append(InferenceResponse(tensors, response.parameters, None, response.model_name, response.model_version))
+        tensors = [
+            Tensor(tensor.name, cut[index], tensor.parameters)
+            for tensor, cut in zip(response.outputs, cuts, strict=True)
+        ]
+        parts.append(
+            InferenceResponse(tensors, response.parameters, None, response.model_name, response.model_version)
+        )
     return parts
 
 
 def _cut_result(result: Any, bounds: list[tuple[int, int]], outputs: Outputs) -> list[Any] | None:
-    """Split a result that is an array, a list, a column or a frame, or a collection of these. None for any other."""
+    """Split a result that is an array, a list, a column or a frame, or a collection of these. None for any
+    other."""
     values, names = [result], [_name_output(0, outputs)]
     join: Callable[[tuple[Any, ...]], Any] = operator.itemgetter(0)
     if isinstance(result, Mapping):
         keys, values, names = list(result), list(result.values()), list(map(str, result))
         join = lambda own: dict(zip(keys, own, strict=True))  # noqa: E731  (the other ways to join are no functions of ours)
-    elif isinstance(result, tuple) or (isinstance(result, list) and len(outputs.declared) > 1 and outputs.returned.request_codec is None):
+    elif isinstance(result, tuple) or (
+        isinstance(result, list) and len(outputs.declared) > 1 and outputs.returned.request_codec is None
+    ):
         values, names = list(result), [_name_output(index, outputs) for index in range(len(result))]
         join = tuple
     if not outputs.declared:
         for name, value in zip(names, values, strict=True):
             _check_is_clear(name, value, outputs)
-    if not values or not all(isinstance(each, (np.ndarray, list)) or is_series(each) or is_frame(each) for each in values):
+    if not values or not all(
+        isinstance(each, (np.ndarray, list)) or is_series(each) or is_frame(each) for each in values
+    ):
         return None
     cuts = [_cut_rows(name, value, bounds) for name, value in zip(names, values, strict=True)]
     return list(map(join, zip(*cuts, strict=True)))
 
 
 def _check_is_clear(name: str, value: Any, outputs: Outputs) -> None:
-    """Refuse a list of arrays: whether they are rows or outputs, nothing shows, as there may be as many of both."""
+    """Refuse a list of arrays: whether they are rows or outputs, nothing shows, as there may be as many of
+    both."""
     arrays = [each for each in value if getattr(each, "ndim", 0)] if isinstance(value, list) else []
     if not arrays or outputs.names_codec or outputs.codecs.tensor_codec_for_value(value) is not None:
         return
     datatype = datatype_of(arrays[0].dtype) if isinstance(arrays[0], np.ndarray) else None
     spec = write_spec("output_0", datatype or "FP32", [-1, *arrays[0].shape[1:]])
     raise ModelFault(
-        f"output {show(name)} is a list of arrays, which may be rows or outputs: if each is an output, declare each of them, as in "
+        f"output {show(name)} is a list of arrays, which may be rows or outputs: if each is an output, "
+        "declare each of them, as in "
         f"outputs=[{spec}, ...]; if each is a row, return numpy.stack(...) of them"
     )
 
@@ -353,13 +399,17 @@ def _name_output(index: int, outputs: Outputs) -> str:
 
 
 def _cut_rows(name: str, value: Any, bounds: list[tuple[int, int]]) -> Sequence[Any]:
-    """Cut out the rows of each request, as views if possible. There must be one for each row of the inputs."""
+    """Cut out the rows of each request, as views if possible. There must be one for each row of the
+    inputs."""
     shape, rows = getattr(value, "shape", None), bounds[-1][1]
     if shape is None:
         shape = (len(value),)
     if not shape or shape[0] != rows:
         has = f"{shape[0]} rows" if shape else "no rows"
-        raise ModelFault(f"output {show(name)} has {has}, but the inputs have {rows}: with max_batch_size= each has a row in each output")
+        raise ModelFault(
+            f"output {show(name)} has {has}, but the inputs have {rows}: with max_batch_size= each has a "
+            "row in each output"
+        )
     if isinstance(value, (np.ndarray, list)):
         return [value] if len(bounds) == 1 else [value[start:end] for start, end in bounds]
     return [keep_own_categories(value.iloc[start:end]) for start, end in bounds]

@@ -1,4 +1,5 @@
-"""One call of a model, and what each of its stages makes: `Decoded` of the body, a `Slot`, the `Timings`, and the response as it leaves.
+"""One call of a model, and what each of its stages makes: `Decoded` of the body, a `Slot`, the `Timings`, and
+the response as it leaves.
 
 Plain functions: `pipeline` decides which one runs in which thread, and when.
 """
@@ -42,13 +43,15 @@ E = TypeVar("E", bound=BaseException)
 _Arguments: TypeAlias = tuple[list[Any], dict[str, Any]]
 
 _MANY: Final = 1000
-"""If a request has more inputs, they are freed before the response is encoded. Each takes 250 bytes in addition to its elements."""
+"""If a request has more inputs, they are freed before the response is encoded. Each takes 250 bytes in
+addition to its elements."""
 
 _FEW: Final = 64
 """Outputs of a long response that the event loop encodes: each takes 20 microseconds, however small it is."""
 
 _CLASSIFIED: Final = 2**12
-"""Bytes of outputs with output options that it encodes: as texts, the largest numbers of FP64 take 20 microseconds each."""
+"""Bytes of outputs with output options that it encodes: as texts, the largest numbers of FP64 take 20
+microseconds each."""
 
 
 class ModelRaised(Exception):
@@ -59,7 +62,8 @@ class ModelRaised(Exception):
 
 
 class _Decodable:
-    """What a call does not have until it is decoded: a struct has no such attributes, so a class that it is made of has it."""
+    """What a call does not have until it is decoded: a struct has no such attributes, so a class that it is
+    made of has it."""
 
     __slots__ = ("decoded",)
 
@@ -68,7 +72,8 @@ class _Decodable:
 
 
 class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
-    """A request that was let in, after its body was read. Most call the model; some share a call, or have their response from the cache."""
+    """A request that was let in, after its body was read. Most call the model; some share a call, or have
+    their response from the cache."""
 
     engine: Engine
     model: Model
@@ -79,13 +84,17 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
     timings: Timings  # when it reached each stage
     body: Buffer | None  # the request's body, until it is decoded; then None
     handler: Handler  # what calls the function, acquired from the model
-    slot: Slot  # its slot, acquired with the handler; with a cache, it enters only if the response is not there
-    latest_turn: float = math.inf  # when it gives up waiting for its slot: a call within others does that before its deadline
-    flight: Flight | None = None  # wakes equal requests that wait for its response, if it is the first of them
+    # its slot, acquired with the handler; with a cache, it enters only if the response is not there
+    slot: Slot
+    # when it gives up waiting for its slot: a call within others does that before its deadline
+    latest_turn: float = math.inf
+    # wakes equal requests that wait for its response, if it is the first of them
+    flight: Flight | None = None
     cached: InferenceResponse | None = None  # its response, if the cache had it
     heard: Heard | None = None  # what its observers will be told, if the model has some
     result: Any = None  # that of the function, until a worker thread makes the response of it
-    arguments: _Arguments | None = None  # those of the function, if a worker thread made them, until it is called
+    # those of the function, if a worker thread made them, until it is called
+    arguments: _Arguments | None = None
 
     # In any thread
 
@@ -130,7 +139,8 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
         return self.respond(result) if self.handler.kind == "thread" else respond_here(self, result)
 
     def respond(self, result: Any) -> InferenceResponse:
-        """Make the response from a result. The model may change its own memory afterwards: the response stays the same."""
+        """Make the response from a result. The model may change its own memory afterwards: the response stays
+        the same."""
         decoded, model = self.decoded, self.model
         objects = decoded.tensors.get(OBJECTS)
         needs_columns = self.heard is not None or model.cache is not None
@@ -148,7 +158,8 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
         for tensor in response.outputs:
             array = tensor.array
             if array.nbytes <= SMALL or array.flags.writeable:
-                # a response is still being encoded or sent after its slot went to the next call, which may write into the same memory
+                # a response is still being encoded or sent after its slot went to the next call, which may
+                # write into the same memory
                 tensor.array = array.copy()
             else:
                 large.append(tensor)
@@ -164,7 +175,9 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
             self.flight.keep(response, self.engine.clock())
         decoded, heard, first = self.decoded, self.heard, None
         # a stream has one head for all of its responses
-        encoding = self.engine.clock() if self.engine.options.server_timing and not self.timings.answered else 0.0
+        encoding = (
+            self.engine.clock() if self.engine.options.server_timing and not self.timings.answered else 0.0
+        )
         if heard is not None:
             first = heard.response or (copy_response(response) if self.wire.shares_arrays else response)
         if decoded.apply_options is not None:
@@ -181,7 +194,8 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
     # In a worker thread, and in its slot
 
     def answer_in_thread(self) -> T | None:
-        """Make the whole call. None if the request, which is decoded here, asks for a shorter timeout than this trip has."""
+        """Make the whole call. None if the request, which is decoded here, asks for a shorter timeout than
+        this trip has."""
         if not self.slot.begin():
             raise Stopped
         is_last, deadline = True, self.deadline
@@ -217,7 +231,8 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
             self.slot.end_part(is_last=False)
 
     def encode_in_thread(self, response: InferenceResponse | None, *, is_last: bool = True) -> T:
-        """`encode` a response, which is made of the `result` if there is none yet, and give the slot back after the last one."""
+        """`encode` a response, which is made of the `result` if there is none yet, and give the slot back
+        after the last one."""
         if not self.slot.begin():
             raise Stopped
         try:
@@ -241,7 +256,9 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
 
     def log_fields(self) -> dict[str, object]:
         """The fields of a record of the log about this request."""
-        return log_fields(self.model.name, self.model.version, self.timings.id, self.engine.clock() - self.timings.since)
+        return log_fields(
+            self.model.name, self.model.version, self.timings.id, self.engine.clock() - self.timings.since
+        )
 
     def log_late(self, error: BaseException) -> None:
         """Log what user code raised when its request had been answered 504, or its client had gone."""
@@ -249,13 +266,18 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
             error = error.__cause__
         if isinstance(error, ModelRaised) and not error.is_logged:
             text, request = "%s failed on %s, %s", name_request(self.timings.id)
-            why = "after its timeout" if self.engine.clock() >= self.deadline else "when nobody waited for its answer any more"
+            why = (
+                "after its timeout"
+                if self.engine.clock() >= self.deadline
+                else "when nobody waited for its answer any more"
+            )
             with within(self.span):
                 log_raised(error.__cause__ or error, text, self.model, request, why, extra=self.log_fields())
 
 
 def call_model(call: Call[Any], begin: Callable[[Call[Any]], Any], take: Callable[[Call[Any], Any], R]) -> R:
-    """Call code of a model, and take its result, within the stack of calls. What it raises is `ModelRaised`, or for the client already."""
+    """Call code of a model, and take its result, within the stack of calls. What it raises is `ModelRaised`,
+    or for the client already."""
     token = set_calls((*current_calls(), (call.model, call.slot, call.deadline)))
     try:
         return take(call, begin(call))
@@ -277,7 +299,8 @@ async def call_model_async(
 ) -> R:
     """`call_model` for what is begun and then awaited. An error that is its `end` stays as it is.
 
-    How long each step holds the event loop is measured if a call of the model took long before; that `goes_on` with its next call.
+    How long each step holds the event loop is measured if a call of the model took long before; that
+    `goes_on` with its next call.
     """
     token = set_calls((*current_calls(), (call.model, call.slot, call.deadline)))
     try:
@@ -308,7 +331,8 @@ async def run_async_in_span(call: Call[Any]) -> InferenceResponse | None:
 
 
 def may_decode_long(call: Call[Any], body: Buffer) -> bool:
-    """Whether the event loop decodes a body of more than `LOOP_BYTES`: plain numbers, which take 15 milliseconds at most.
+    """Whether the event loop decodes a body of more than `LOOP_BYTES`: plain numbers, which take 15
+    milliseconds at most.
 
     A function that runs in a worker thread takes its long request there, so that it is one trip.
     """
@@ -318,7 +342,8 @@ def may_decode_long(call: Call[Any], body: Buffer) -> bool:
 
 
 def respond_here(call: Call[Any], result: Any) -> InferenceResponse | None:
-    """Make the response, or keep the `result` if it is not for an event loop: a long frame, or text at a client's wish."""
+    """Make the response, or keep the `result` if it is not for an event loop: a long frame, or text at a
+    client's wish."""
     if not call.decoded.content_types and (type(result) is np.ndarray or count_cells(result) <= _FEW):
         return call.respond(result)
     call.result = result
@@ -332,7 +357,8 @@ def respond_late(call: Call[Any]) -> InferenceResponse:
 
 
 def may_encode_here(call: Call[Any], response: InferenceResponse) -> bool:
-    """Whether the event loop encodes a response, which takes 15 milliseconds at most. A worker thread does the rest."""
+    """Whether the event loop encodes a response, which takes 15 milliseconds at most. A worker thread does
+    the rest."""
     outputs, decoded = response.outputs, call.decoded
     is_short = are_short(outputs)
     if is_short and decoded.apply_options is None:
@@ -346,7 +372,8 @@ def may_encode_here(call: Call[Any], response: InferenceResponse) -> bool:
 
 
 def _copy_changeable(outputs: Iterable[Tensor], request: InferenceRequest) -> None:
-    """Copy read-only outputs, except those whose memory nobody can change: that of `bytes`, or of a read-only input of the request."""
+    """Copy read-only outputs, except those whose memory nobody can change: that of `bytes`, or of a read-only
+    input of the request."""
     inputs = {id(_find_memory(each.array)) for each in request.inputs if not each.array.flags.writeable}
     for tensor in outputs:
         memory = _find_memory(tensor.array)
@@ -368,7 +395,8 @@ _NAME: Final = "server-timing"
 
 
 def add_server_timing(head: Head, timings: Timings, encoding: float) -> None:
-    """Give an answer its header, after what the model has in it already. `encoding` is when the encoding of the response began."""
+    """Give an answer its header, after what the model has in it already. `encoding` is when the encoding of
+    the response began."""
     headers = head.response_headers
     if headers is None or headers.is_sent:  # with a sign of life, before the first item: these are dropped
         headers = head.response_headers = ResponseHeaders()

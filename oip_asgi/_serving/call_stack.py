@@ -1,8 +1,10 @@
-"""Calls of models within calls of models, by `server.infer`: which slots the outer calls have, and until when.
+"""Calls of models within calls of models, by `server.infer`: which slots the outer calls have, and until
+when.
 
-A call that waits for a slot of one of its own callers would wait for ever. So would a call that waits for the slot of another call, if that
-waits, in turn, for a slot of such a caller. So each call writes its slot and its deadline into a context variable, which the worker threads
-and tasks that it starts inherit. A task may live longer than the call that started it; then the slot is marked as left, and does not count.
+A call that waits for a slot of one of its own callers would wait for ever. So would a call that waits for the
+slot of another call, if that waits, in turn, for a slot of such a caller. So each call writes its slot and
+its deadline into a context variable, which the worker threads and tasks that it starts inherit. A task may
+live longer than the call that started it; then the slot is marked as left, and does not count.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ CallStack: TypeAlias = tuple[tuple[Model, Slot, float], ...]
 """Models, their slots and the deadlines of their calls, the outermost first."""
 
 MOST_SECONDS: Final = 60.0
-"""How long a call within calls that have no deadline waits for a slot: as long as most clients wait for an answer."""
+"""How long a call within calls that have no deadline waits for a slot: as long as most clients wait for an
+answer."""
 
 _CALLS: Final[ContextVar[CallStack]] = ContextVar("oip_asgi_calls", default=())
 
@@ -29,7 +32,8 @@ set_calls: Final = _CALLS.set
 """Set the slots within which the following code runs. Returns the token for `reset_calls`."""
 
 reset_calls: Final = _CALLS.reset
-"""Undo `set_calls`. Only for calls that do not await: they end in the context in which they began. Others use `leave_call`."""
+"""Undo `set_calls`. Only for calls that do not await: they end in the context in which they began. Others use
+`leave_call`."""
 
 
 def enter_call(model: Model, slot: Slot, deadline: float) -> Token[CallStack]:
@@ -51,6 +55,9 @@ def find_callers() -> list[Model]:
 
 
 def find_latest_turn(now: float) -> float:
-    """When a call that is made within others gives up waiting for a slot: models that wait for each other would do so for ever."""
-    deadline = next((deadline for _, slot, deadline in reversed(current_calls()) if slot.state != "over"), math.inf)
+    """When a call that is made within others gives up waiting for a slot: models that wait for each other
+    would do so for ever."""
+    deadline = next(
+        (deadline for _, slot, deadline in reversed(current_calls()) if slot.state != "over"), math.inf
+    )
     return now + MOST_SECONDS if deadline == math.inf else deadline

@@ -1,5 +1,6 @@
-"""`WireFormat`, which is what a transport gives to the pipeline for one inference request and its response; and the body of the request ->
-`Decoded`: its tensors, which `Binding.accept_inputs` checks, its timeout, and what it asks for. Knows no slots and no clock.
+"""`WireFormat`, which is what a transport gives to the pipeline for one inference request and its response;
+and the body of the request -> `Decoded`: its tensors, which `Binding.accept_inputs` checks, its timeout, and
+what it asks for. Knows no slots and no clock.
 
 `pipeline` decides whether a body is decoded on the event loop or in a worker thread.
 """
@@ -66,7 +67,8 @@ class WireFormat(Protocol[T_co]):
 
     @property
     def timeout(self) -> float:
-        """The timeout that the head says, as that of gRPC does, in seconds; else infinity. `decoding` takes a parameter `timeout` too."""
+        """The timeout that the head says, as that of gRPC does, in seconds; else infinity. `decoding` takes a
+        parameter `timeout` too."""
 
     @property
     def shares_arrays(self) -> bool:
@@ -77,7 +79,8 @@ class WireFormat(Protocol[T_co]):
         """How many bytes must be decoded; None if it is the size of the body."""
 
     def is_quick(self, body: Buffer, /) -> bool:
-        """Whether an event loop may decode a body of more than `LOOP_BYTES`, for a model that takes the arrays as they are."""
+        """Whether an event loop may decode a body of more than `LOOP_BYTES`, for a model that takes the
+        arrays as they are."""
 
     def sends_bytes(self, request: InferenceRequest, /) -> bool:
         """Whether all outputs leave as bytes, if they are numbers."""
@@ -108,16 +111,19 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
     binding: Binding  # how to call the function for it
     tensors: dict[str, Tensor]  # the inputs by name
     content_type: str | None  # the content type of each tensor that has none of its own
-    outputs: Sequence[RequestOutput]  # the outputs that it asks for; a copy, as the model may change `request`
+    # the outputs that it asks for; a copy, as the model may change `request`
+    outputs: Sequence[RequestOutput]
     content_types: Mapping[str, str]  # the content types that it asks for, by output
     apply_options: ApplyOptions | None
     """Applies the output options to the response before it is encoded; None if there are none."""
     since: float  # when its body was there
     seconds: float
-    """How long it may take from then on: the shorter of its own timeout and the one it had before it was decoded."""
+    """How long it may take from then on: the shorter of its own timeout and the one it had before it was
+    decoded."""
     max_body_bytes: int | None  # the server's option
     columns: InferenceRequest | None  # the request as `write_columns` makes it, of a model with a cache
-    outside: Sequence[str] = ()  # the inputs that have values out of their range, if they are not refused for that
+    # the inputs that have values out of their range, if they are not refused for that
+    outside: Sequence[str] = ()
 
     def make_context(self) -> InferenceContext:
         """Make the `InferenceContext`, for models that take it."""
@@ -125,7 +131,17 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
         deadline, limit = self.since + self.seconds, self.max_body_bytes
         headers, out = head.named_headers(), ResponseHeaders()
         head.response_headers = out
-        return InferenceContext(request.id, headers, request.parameters, model.name, model.version, head.transport, deadline, limit, out)
+        return InferenceContext(
+            request.id,
+            headers,
+            request.parameters,
+            model.name,
+            model.version,
+            head.transport,
+            deadline,
+            limit,
+            out,
+        )
 
     def without_inputs(self) -> Decoded:
         """Drop what is not needed after the function was called."""
@@ -133,16 +149,27 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
         return msgspec.structs.replace(self, request=request, tensors={})
 
 
-def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any], body: Buffer, since: float, seconds: float) -> Decoded:
+def decode(
+    engine: Engine,
+    model: Model,
+    handler: Handler,
+    wire: WireFormat[Any],
+    body: Buffer,
+    since: float,
+    seconds: float,
+) -> Decoded:
     """Decode a request, and check it against the model."""
     regions, codecs = engine.regions, handler.codecs
     request = wire.decode(body, handler, regions.make_region_reader() if regions.is_on else refuse_region)
     parameters, content_type = request.parameters, None
-    if parameters and (len(parameters) > 1 or "binary_data_output" not in parameters):  # which only the encoder reads
+    # which only the encoder reads
+    if parameters and (len(parameters) > 1 or "binary_data_output" not in parameters):
         _check_parameters(parameters, "the request", codecs, of_request=True)
         check_parameters(parameters, handler.binding.read_alone, handler.binding.refused)
         if "timeout" in parameters:
-            seconds = min(seconds, _read_timeout(parameters["timeout"], counts=model.options.allow_timeout_override))
+            seconds = min(
+                seconds, _read_timeout(parameters["timeout"], counts=model.options.allow_timeout_override)
+            )
         if "content_type" in parameters:
             content_type = str(parameters["content_type"])
     is_writable = model.options.writable
@@ -169,19 +196,36 @@ def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any]
         binding = handler.binding
         tensors = binding.accept_inputs(request.inputs)
     else:
-        binding = handler.others.get(content_type, handler.binding)  # what a request says goes before what is declared
+        # what a request says goes before what is declared
+        binding = handler.others.get(content_type, handler.binding)
         tensors = binding.accept_request(request, content_type)
-        content_type = content_type if binding.request_reader is None and content_type in binding.codecs.inputs else None
+        content_type = (
+            content_type if binding.request_reader is None and content_type in binding.codecs.inputs else None
+        )
     limit = engine.options.max_body_bytes
     columns = None if model.cache is None else write_columns(request, binding)
     outside = binding.list_outside(tensors) if binding.flags_ranges else ()
     return Decoded(
-        model, wire, request, binding, tensors, content_type, outputs, content_types, apply_options, since, seconds, limit, columns, outside
+        model,
+        wire,
+        request,
+        binding,
+        tensors,
+        content_type,
+        outputs,
+        content_types,
+        apply_options,
+        since,
+        seconds,
+        limit,
+        columns,
+        outside,
     )
 
 
 def write_columns(request: InferenceRequest, binding: Binding) -> InferenceRequest | None:
-    """A request with columns for rows that came as objects. None if their class fails, or they can be no columns."""
+    """A request with columns for rows that came as objects. None if their class fails, or they can be no
+    columns."""
     try:
         return request if binding.rows is None else binding.rows.as_json.write_columns(request)
     except Exception:
@@ -189,13 +233,18 @@ def write_columns(request: InferenceRequest, binding: Binding) -> InferenceReque
 
 
 def _read_timeout(timeout: object, *, counts: bool) -> float:
-    """Read the request's own timeout, which is in microseconds. 0 means none. If it does not count, it is only checked."""
+    """Read the request's own timeout, which is in microseconds. 0 means none. If it does not count, it is
+    only checked."""
     if type(timeout) is not int or timeout < 0:
-        raise InvalidRequest(f"parameters.timeout is {show(timeout)}: expected an integer, 0 or more, in microseconds")
+        raise InvalidRequest(
+            f"parameters.timeout is {show(timeout)}: expected an integer, 0 or more, in microseconds"
+        )
     return timeout / 1e6 if counts and 0 < timeout < NO_TIMEOUT * 10**6 else math.inf
 
 
-def _prepare_output_options(outputs: Sequence[RequestOutput], handler: Handler, regions: Regions) -> ApplyOptions | None:
+def _prepare_output_options(
+    outputs: Sequence[RequestOutput], handler: Handler, regions: Regions
+) -> ApplyOptions | None:
     """Make what applies a request's output options to its response. None if it has none."""
     dtypes = {spec.name: spec.dtype for spec in handler.outputs}
     labels = {spec.name: spec.labels or () for spec in handler.outputs}
@@ -206,7 +255,9 @@ def _prepare_output_options(outputs: Sequence[RequestOutput], handler: Handler, 
     return lambda response: write(classify(response))
 
 
-def _check_outputs(outputs: Sequence[RequestOutput], codecs: Codecs, supported: Collection[str]) -> tuple[dict[str, str], bool]:
+def _check_outputs(
+    outputs: Sequence[RequestOutput], codecs: Codecs, supported: Collection[str]
+) -> tuple[dict[str, str], bool]:
     """Return the requested content types by output, and True if no output has output options."""
     content_types: dict[str, str] = {}
     is_plain = True
@@ -220,7 +271,12 @@ def _check_outputs(outputs: Sequence[RequestOutput], codecs: Codecs, supported: 
 
 
 def _check_parameters(
-    parameters: Parameters, where: str, codecs: Codecs, supported: Collection[str] = (), *, of_request: bool = False
+    parameters: Parameters,
+    where: str,
+    codecs: Codecs,
+    supported: Collection[str] = (),
+    *,
+    of_request: bool = False,
 ) -> None:
     check_supported(parameters, where, supported)
     if "content_type" in parameters:

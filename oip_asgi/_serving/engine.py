@@ -1,8 +1,8 @@
-"""One server: its models, its limits, its metadata, its start and stop; whether it and its models are ready, and what the log says of that.
-Knows no transport and no wire format.
+"""One server: its models, its limits, its metadata, its start and stop; whether it and its models are ready,
+and what the log says of that. Knows no transport and no wire format.
 
-Asking whether models are ready begins to load those that are only registered. The caller waits for that, or gets the answer "not ready" at
-once.
+Asking whether models are ready begins to load those that are only registered. The caller waits for that, or
+gets the answer "not ready" at once.
 """
 
 from __future__ import annotations
@@ -35,11 +35,18 @@ from .guard import Guard
 from .record import Tracer, record_unknown
 from .server_options import ServerOptions
 
-_EXTENSIONS: Final = ("binary_tensor_data", "classification", "model_configuration", "parameters", "statistics")
+_EXTENSIONS: Final = (
+    "binary_tensor_data",
+    "classification",
+    "model_configuration",
+    "parameters",
+    "statistics",
+)
 """Triton's names of what every server supports."""
 
 _UNLOAD_SECONDS: Final = 1.0
-"""When the server stops, all `unload=` together have at least this time, even if the calls took all of the timeout."""
+"""When the server stops, all `unload=` together have at least this time, even if the calls took all of the
+timeout."""
 
 _UNDECLARED: Final = "undeclared_inputs"
 """The metadata's parameter with the names of inputs whose datatype and shape are not declared."""
@@ -51,7 +58,8 @@ class Security(NamedTuple):
     schemes: dict[str, Any]  # the security schemes by name
     needed: list[Any]  # what an operation needs
     open_paths: str
-    """A regular expression for the paths that are open to everybody. It matches what follows the mount and its slash."""
+    """A regular expression for the paths that are open to everybody. It matches what follows the mount and
+    its slash."""
 
 
 class Engine:
@@ -93,14 +101,16 @@ class Engine:
         self.observers: list[Observer] = []
         """One for each `observe`."""
         self.finders: list[Callable[[], object]] = []
-        """Functions that register new models. They are called before a client lists or loads models, if it may load some."""
+        """Functions that register new models. They are called before a client lists or loads models, if it
+        may load some."""
         self.security: Security | None = None
         """What `OIPApp.install` knows of the host's authentication, for the OpenAPI document."""
         self.document: tuple[list[object], bytes] | None = None
         """The last OpenAPI document, which `_http.pages` keeps here, and what it was made from."""
         self.lock = threading.Lock()
         self.blocker: Model | None = None
-        """The model that keeps the server from being ready, as the log says. It is written within the lock."""
+        """The model that keeps the server from being ready, as the log says. It is written within the
+        lock."""
 
     def _find_timeout(self, access: Access) -> float:
         model = None if access.model is None else self.models.get(access.model, access.version)
@@ -119,8 +129,11 @@ class Engine:
             record_unknown(self.unknown, error)
             raise
 
-    async def find_visible(self, io: IO, make_access: MakeAccess, action: Action | None = None) -> list[Model]:
-        """Find the models that a client may see in lists: those of which it may read the metadata, and do `action` too."""
+    async def find_visible(
+        self, io: IO, make_access: MakeAccess, action: Action | None = None
+    ) -> list[Model]:
+        """Find the models that a client may see in lists: those of which it may read the metadata, and do
+        `action` too."""
         models = list(self.models)
         if self.guard is not None:
             models = await self.guard.find_allowed(io, models, make_access, "metadata")
@@ -129,7 +142,8 @@ class Engine:
         return models
 
     def describe(self) -> schemas.ServerMetadata:
-        """Return the server's metadata, with the names of the extensions that it supports, given its options."""
+        """Return the server's metadata, with the names of the extensions that it supports, given its
+        options."""
         names = list(_EXTENSIONS)
         if self.options.model_control:
             names += ["model_repository", "model_repository(unload_dependents)"]
@@ -138,16 +152,21 @@ class Engine:
         return schemas.ServerMetadata(self.options.name, self.version, sorted(names))
 
     def describe_model(self, model: Model) -> schemas.ModelMetadata:
-        """Return a model's metadata, with all versions of its name; with `authorize=`, only with its own version."""
+        """Return a model's metadata, with all versions of its name; with `authorize=`, only with its own
+        version."""
         options, versions = model.options, self.models.list_versions(model.name)
         if self.guard is not None:
             versions = [version for version in versions if version == model.version]
-        outputs = [replace(spec, minimum=None, maximum=None) for spec in model.outputs]  # which are not checked
-        document = schemas.ModelMetadata(model.name, options.platform, _describe_tensors(model.inputs), _describe_tensors(outputs))
+        # which are not checked
+        outputs = [replace(spec, minimum=None, maximum=None) for spec in model.outputs]
+        document = schemas.ModelMetadata(
+            model.name, options.platform, _describe_tensors(model.inputs), _describe_tensors(outputs)
+        )
         parameters: schemas.Parameters = {}
         if options.content_type is not None:
             parameters["content_type"] = options.content_type
-        if model.binding.undeclared:  # an entry of `inputs` must have a datatype, and these were declared without one
+        # an entry of `inputs` must have a datatype, and these were declared without one
+        if model.binding.undeclared:
             parameters[_UNDECLARED] = ", ".join(model.binding.undeclared)
         if parameters:
             document.parameters = parameters
@@ -171,7 +190,8 @@ class Engine:
             raise
 
     async def stop(self, io: IO, seconds: float) -> None:
-        """Refuse new requests, and give the others so many seconds to finish. After that, refuse requests that still wait for a slot."""
+        """Refuse new requests, and give the others so many seconds to finish. After that, refuse requests
+        that still wait for a slot."""
         self.stopping = True
         deadline = self.clock() + seconds
         for model in self.models:
@@ -181,7 +201,11 @@ class Engine:
                 await io.wait(model.limiter.make_idle_signal(), deadline)
             except DeadlinePassed:
                 model.limiter.refuse_waiting(is_unloaded=False)
-                logger.warning("%s still runs %g seconds after the server was told to stop, so it is left behind", model, seconds)
+                logger.warning(
+                    "%s still runs %g seconds after the server was told to stop, so it is left behind",
+                    model,
+                    seconds,
+                )
         if self.observers:
             await self._finish_observers(io, deadline)
         await self._unload_all(io, max(deadline, self.clock() + _UNLOAD_SECONDS))
@@ -195,7 +219,8 @@ class Engine:
 
     async def _finish_observers(self, io: IO, deadline: float) -> None:
         """Wait until the observers have got all observations."""
-        # a request that ran in a thread is observed back on its event loop, after its slot was given back: this waits for a thread too
+        # a request that ran in a thread is observed back on its event loop, after its slot was given back:
+        # this waits for a thread too
         with suppress(DeadlinePassed):  # hooks may block all threads
             await io.run(lambda: None, "hook", deadline=deadline)
         for observer in self.observers:
@@ -207,17 +232,24 @@ class Engine:
     async def _unload_all(self, io: IO, deadline: float) -> None:
         """Call `unload=` of the models that have no call left."""
         models = [model for model in self.models if model.loader.has_unload and not model.limiter.running]
-        begun = [(model, unloading) for model in models if (unloading := model.lifecycle.unload("unload")) is not None]
+        begun = [
+            (model, unloading)
+            for model in models
+            if (unloading := model.lifecycle.unload("unload")) is not None
+        ]
         for _, unloading in begun:
             io.spawn(unloading)
         for model, unloading in begun:
             try:
                 await io.wait(unloading.ended, deadline)
             except DeadlinePassed:
-                logger.warning("%s: unload= has not returned when the server stopped, so it is left behind", model)
+                logger.warning(
+                    "%s: unload= has not returned when the server stopped, so it is left behind", model
+                )
 
     def finish_stop(self) -> None:
-        """Reset everything after nothing runs any more. The next start or the next request loads the models again."""
+        """Reset everything after nothing runs any more. The next start or the next request loads the models
+        again."""
         for model in self.models:
             model.lifecycle.forget()
         self.regions.unregister(None)
@@ -244,7 +276,8 @@ async def is_ready(engine: Engine, io: IO) -> bool:
 
 
 async def find_blockers(engine: Engine, io: IO, *, waits: bool = True) -> list[Model] | None:
-    """Find the models because of which `is_ready` is False; none, if it is because of none. None if it is True."""
+    """Find the models because of which `is_ready` is False; none, if it is because of none. None if it is
+    True."""
     if engine.stopping or engine.draining:
         return []
     models = list(engine.models)
@@ -262,7 +295,12 @@ async def find_blockers(engine: Engine, io: IO, *, waits: bool = True) -> list[M
         reason = await _find_reason(engine, io, model, waits=waits)
         if reason is not None:
             # once, as probes ask often; a failed load is in the log already
-            if not blockers and not engine.stopping and model.lifecycle.state != "failed" and _replace_blocker(engine, model):
+            if (
+                not blockers
+                and not engine.stopping
+                and model.lifecycle.state != "failed"
+                and _replace_blocker(engine, model)
+            ):
                 logger.warning("the server is not ready, because of %s: %s", model, escape(reason))
             blockers.append(model)
     if blockers:
@@ -274,7 +312,9 @@ async def find_blockers(engine: Engine, io: IO, *, waits: bool = True) -> list[M
 
 def say_leaving(engine: Engine) -> str:
     """Why neither the server nor its models are ready, if it stops or drains; else empty."""
-    return "the server is stopping" if engine.stopping else "the server is draining" if engine.draining else ""
+    return (
+        "the server is stopping" if engine.stopping else "the server is draining" if engine.draining else ""
+    )
 
 
 async def is_model_ready(engine: Engine, io: IO, model: Model, *, waits: bool = True) -> bool:
@@ -283,7 +323,8 @@ async def is_model_ready(engine: Engine, io: IO, model: Model, *, waits: bool = 
 
 
 async def _find_reason(engine: Engine, io: IO, model: Model, *, waits: bool) -> str | None:
-    """Why a model is not ready, for the log; None if it is, as one that is idle, whose `ready=` has nothing to ask."""
+    """Why a model is not ready, for the log; None if it is, as one that is idle, whose `ready=` has nothing
+    to ask."""
     if engine.stopping or engine.draining:
         return say_leaving(engine)
     if model.lifecycle.is_idle:

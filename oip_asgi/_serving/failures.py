@@ -1,12 +1,13 @@
 """How a call fails: the error for the client, its `Retry-After`, and what the log says of it.
 
-503 means that the model is busy or unloaded, or that the server stops; 504 that the answer is late. What user code raised is 500, or the
-status that it names. The statuses are in `_protocol.errors`, their codes of gRPC in `_protocol.grpc_codes`.
+503 means that the model is busy or unloaded, or that the server stops; 504 that the answer is late. What user
+code raised is 500, or the status that it names. The statuses are in `_protocol.errors`, their codes of gRPC
+in `_protocol.grpc_codes`.
 
 Knows no transport.
 
-`Lifecycle.make_refusal` of `_models.lifecycle` makes the 503 of a model that is loading, or whose load has failed, and
-`_serving.stream` makes the 504 of a stream that is late.
+`Lifecycle.make_refusal` of `_models.lifecycle` makes the 503 of a model that is loading, or whose load has
+failed, and `_serving.stream` makes the 504 of a stream that is late.
 """
 
 from __future__ import annotations
@@ -39,24 +40,31 @@ from .host_errors import convert_host_error, is_sync_only
 from .record import within
 
 _OF_ANOTHER_TYPE: Final = (AttributeError, LookupError, ModelFault, TypeError, ValueError)
-"""What a model raises if it gets an argument of a type that it was not written for. `ModelFault` says that its result was refused."""
+"""What a model raises if it gets an argument of a type that it was not written for. `ModelFault` says that
+its result was refused."""
 
 
-_RAISE_HINT: Final = ': to answer the client with a status, raise oip_asgi.InferenceError("what was wrong", status=404)'
+_RAISE_HINT: Final = (
+    ': to answer the client with a status, raise oip_asgi.InferenceError("what was wrong", status=404)'
+)
 _SUGGESTED: Final = 5
 """The most inputs for which the log writes a declaration."""
 
 _LONG: Final = 600
 """The log has no declaration of so many characters: clients choose the names of undeclared inputs."""
 
-_WRITABLE_HINT: Final = ": inputs are read-only; register the model with writable=True, so that it gets copies which it may change"
+_WRITABLE_HINT: Final = (
+    ": inputs are read-only; register the model with writable=True, so that it gets copies which it may "
+    "change"
+)
 
 FAILURES: Final = (DeadlinePassed, Stopped, ModelRaised, QuitWithin)
 """What a call raises, and what `as_error` then makes an error for the client."""
 
 
 def as_error(call: Call[Any], failure: Exception) -> InferenceError:
-    """Make the error for the client of one of `FAILURES`. What user code raised is logged, inside the call's span."""
+    """Make the error for the client of one of `FAILURES`. What user code raised is logged, inside the call's
+    span."""
     with within(call.span):
         return _as_error(call, failure)
 
@@ -68,18 +76,24 @@ def _as_error(call: Call[Any], failure: Exception) -> InferenceError:
         if call.slot.state == "unloaded":
             return call.model.lifecycle.make_refusal("it was unloaded")
         return make_stopping_error(call.model)
-    return _make_model_error(call, failure.__cause__ or failure, is_logged=isinstance(failure, ModelRaised) and failure.is_logged)
+    return _make_model_error(
+        call, failure.__cause__ or failure, is_logged=isinstance(failure, ModelRaised) and failure.is_logged
+    )
 
 
 def _make_late_error(call: Call[Any], raised: BaseException | None) -> TimedOut:
     fields, request = call.log_fields(), name_request(call.timings.id)
-    has_begun = call.timings.started or call.slot.state in ("held", "given up")  # a thread has taken it just now
+    # a thread has taken it just now
+    has_begun = call.timings.started or call.slot.state in ("held", "given up")
     waited = "" if has_begun else ": the request still waited for its turn, and had not begun to run"
-    logger.warning("%s took more than %g seconds for %s%s", call.model, call.seconds, request, waited, extra=fields)
+    logger.warning(
+        "%s took more than %g seconds for %s%s", call.model, call.seconds, request, waited, extra=fields
+    )
     if raised is not None:
         call.log_late(raised)
     return TimedOut(
-        f"{call.model} did not answer within {call.seconds:g} seconds, the shorter of its own timeout and the request's{waited}"
+        f"{call.model} did not answer within {call.seconds:g} seconds, the shorter of its own timeout and "
+        f"the request's{waited}"
     )
 
 
@@ -90,21 +104,29 @@ def _make_model_error(call: Call[Any], error: BaseException, *, is_logged: bool)
         return told
     hint = find_hint(error, call)
     if not is_logged and not hint and refuses_request(call.handler.function, error):
-        return InvalidRequest(f"{model} refused the request: {error_text(error).strip().partition(chr(10))[0][:_LONG]}")
+        return InvalidRequest(
+            f"{model} refused the request: {error_text(error).strip().partition(chr(10))[0][:_LONG]}"
+        )
     if not is_logged:
         fields, request = call.log_fields(), name_request(call.timings.id)
         hint = hint or _suggest_declaration(error, call)
         log_raised(error, "%s failed on %s%s", model, request, hint, extra=fields)
     overriding = _find_overriding(call)
     if overriding is not None and isinstance(error, _OF_ANOTHER_TYPE):
-        return InvalidRequest(f"{model} failed with the content_type {show(overriding)}, which is not what it declares: leave it out")
+        return InvalidRequest(
+            f"{model} failed with the content_type {show(overriding)}, which is not what it declares: leave "
+            "it out"
+        )
     return ModelFailed(
-        f"{model} failed: {error_text(error, repr)}" if call.engine.options.debug else f"{model} failed: see the server's log"
+        f"{model} failed: {error_text(error, repr)}"
+        if call.engine.options.debug
+        else f"{model} failed: see the server's log"
     )
 
 
 def _find_overriding(call: Call[Any]) -> str | None:
-    """Find the content type by which a request made something of its inputs that the model does not declare; None if there is none."""
+    """Find the content type by which a request made something of its inputs that the model does not declare;
+    None if there is none."""
     decoded, declared = call.decoded, call.handler.binding
     if decoded.binding is declared:
         for entry in declared.entries:
@@ -114,27 +136,34 @@ def _find_overriding(call: Call[Any]) -> str | None:
                 if requested is not None and requested != (entry.content_type or NumpyCodec.content_type):
                     return str(requested)
         return None
-    return str(decoded.request.parameters["content_type"]) if declared.inputs or call.handler.outputs else None
+    return (
+        str(decoded.request.parameters["content_type"]) if declared.inputs or call.handler.outputs else None
+    )
 
 
 def make_busy_error(model: Model) -> InferenceError:
     limiter, callers = model.limiter, find_callers()
     if callers.count(model) >= limiter.max_concurrency:
         return InferenceError(
-            f"{_list_calls(model, callers)}: the last call would wait for itself, as calls that it is made within hold all "
-            f"{limiter.max_concurrency} slots of {model}: give it a larger max_concurrency, or do not call it from within",
+            f"{_list_calls(model, callers)}: the last call would wait for itself, as calls that it is made "
+            "within hold all "
+            f"{limiter.max_concurrency} slots of {model}: give it a larger max_concurrency, or do not call "
+            "it from within",
             status=500,
         )
     running = "1 call runs" if limiter.max_concurrency == 1 else f"{limiter.max_concurrency} calls run"
     if model in callers:
-        return Busy(f"{model} is busy: {running}, and a call within one of its own does not wait", headers=SOON)
+        return Busy(
+            f"{model} is busy: {running}, and a call within one of its own does not wait", headers=SOON
+        )
     waiting = f"{limiter.max_queue} {'waits' if limiter.max_queue == 1 else 'wait'}"
     return Busy(f"{model} is busy: {running} and {waiting}, which is all it takes", headers=SOON)
 
 
 def make_chain_error(model: Model) -> Busy:
     return Busy(
-        f"{_list_calls(model, find_callers())}: the last call got no slot of {model} until its caller's deadline, or for {MOST_SECONDS:g} "
+        f"{_list_calls(model, find_callers())}: the last call got no slot of {model} until its caller's "
+        f"deadline, or for {MOST_SECONDS:g} "
         "seconds without one: give these models a larger max_concurrency, or do not let them call each other",
         headers=SOON,
     )
@@ -149,7 +178,8 @@ def make_stopping_error(model: Model) -> NotReady:
 
 
 def find_hint(error: BaseException, call: Call[Any]) -> str:
-    """Find the text that the log adds to a model's failure: how to fix a common mistake, or where the function is whose result is wrong."""
+    """Find the text that the log adds to a model's failure: how to fix a common mistake, or where the
+    function is whose result is wrong."""
     text = error_text(error)
     if isinstance(error, ModelFault):
         where = find_place(call.handler.function)
@@ -157,16 +187,25 @@ def find_hint(error: BaseException, call: Call[Any]) -> str:
     if isinstance(error, ValueError) and "read-only" in text and not call.model.options.writable:
         return _WRITABLE_HINT
     if is_sync_only(error):
-        return ": in an async def, write await context.transport.auser(), and the async methods of Django's models, such as aget"
+        return (
+            ": in an async def, write await context.transport.auser(), and the async methods of Django's "
+            "models, such as aget"
+        )
     if any("HTTP" in kind.__name__ or kind.__name__ == "PermissionDenied" for kind in type(error).__mro__):
         return _RAISE_HINT
     return ""
 
 
 def _suggest_declaration(error: BaseException, call: Call[Any]) -> str:
-    """Say how to declare the request's inputs that have no declaration. Without it, a wrong request fails in the model."""
+    """Say how to declare the request's inputs that have no declaration. Without it, a wrong request fails in
+    the model."""
     binding = call.handler.binding
-    if isinstance(error, ModelFault) or not isinstance(error, _OF_ANOTHER_TYPE) or call.handler.foreign is not None or binding.rows:
+    if (
+        isinstance(error, ModelFault)
+        or not isinstance(error, _OF_ANOTHER_TYPE)
+        or call.handler.foreign is not None
+        or binding.rows
+    ):
         return ""
     wrong = ": if the request was wrong, declare what the model takes, and it is answered 400"
     declared = {spec.name for spec in binding.inputs if getattr(spec, "other_datatypes", None) != "all"}
@@ -175,11 +214,16 @@ def _suggest_declaration(error: BaseException, call: Call[Any]) -> str:
         return f"{wrong}: inputs=specs_of(X), with a frame X as the model takes it" if tensors else ""
     specs = [write_spec(t.name, t.datatype, [-1, *t.shape[1:]][: len(t.shape)]) for t in tensors[:_SUGGESTED]]
     written = escape(", ".join(specs + ["..."] * (len(tensors) > _SUGGESTED)))
-    return f"{wrong}. This request had inputs=[{written}]: write what it should have had" if 0 < len(written) < _LONG else ""
+    return (
+        f"{wrong}. This request had inputs=[{written}]: write what it should have had"
+        if 0 < len(written) < _LONG
+        else ""
+    )
 
 
 def as_client_error(error: Exception) -> InferenceError:
-    """Make the error for the client. An InferenceError is one already. Any other error is a fault of this package, and is logged."""
+    """Make the error for the client. An InferenceError is one already. Any other error is a fault of this
+    package, and is logged."""
     if isinstance(error, InferenceError):
         return error
     log_raised(error, "an error of oip_asgi itself, please report it")

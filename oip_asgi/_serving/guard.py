@@ -1,9 +1,10 @@
-"""Asks the host's `authorize=` before each action of a client on a model. Knows no transport, and looks up no model.
+"""Asks the host's `authorize=` before each action of a client on a model. Knows no transport, and looks up no
+model.
 
 The table of routes says which action a route is, and `find_visible` of the engine which models a list shows.
 
-False is 403. An `InferenceError` or an HTTP exception of the host's framework keeps its status and text. An `async def` that is late is
-503. Anything else is 500.
+False is 403. An `InferenceError` or an HTTP exception of the host's framework keeps its status and text. An
+`async def` that is late is 503. Anything else is 500.
 """
 
 from __future__ import annotations
@@ -28,14 +29,16 @@ from .record import outcome_of
 Authorize: TypeAlias = Callable[[Access], bool | Awaitable[bool]]
 
 _DJANGO_HINT: Final = (
-    ": make it an async def, and write user = await access.transport.auser(), and the async methods of Django, such as "
+    ": make it an async def, and write user = await access.transport.auser(), and the async methods of "
+    "Django, such as "
     'await user.ahas_perm("app.permission")'
 )
 
 _SET_BY_SERVERS: Final = frozenset({
-    "type", "asgi", "http_version", "server", "client", "scheme", "method", "path", "raw_path", "root_path", "query_string", "headers",
-    "extensions", "app", "app_root_path", "router", "route", "endpoint", "path_params", "scope", "environ", "path_info", "script_name",
-    "content_type", "content_params", "encoding", "resolver_match",
+    "type", "asgi", "http_version", "server", "client", "scheme", "method", "path", "raw_path", "root_path",
+    "query_string", "headers", "extensions", "app", "app_root_path", "router", "route", "endpoint",
+    "path_params", "scope", "environ", "path_info", "script_name", "content_type", "content_params",
+    "encoding", "resolver_match",
 })  # fmt: skip
 """Names that each ASGI scope has, or each request of a framework."""
 
@@ -87,7 +90,11 @@ class Guard:
             if allowed is not True:
                 raise TypeError(f"authorize= returned {show(allowed)}: return True or False")
         except DeadlinePassed as error:
-            logger.warning("authorize= took more than %g seconds for %s, so the request is refused", seconds, _name_action(access))
+            logger.warning(
+                "authorize= took more than %g seconds for %s, so the request is refused",
+                seconds,
+                _name_action(access),
+            )
             raise self._as_refusal(_Late("the authorization took too long"), access) from error
         except Exception as error:
             raise self._as_refusal(error, access) from error
@@ -95,10 +102,17 @@ class Guard:
     def _as_refusal(self, error: Exception, access: Access) -> InferenceError:
         refusal = error if isinstance(error, InferenceError) else convert_host_error(error)
         if refusal is None:
-            log_raised(error, "authorize= failed, so the request is refused%s", _DJANGO_HINT if is_sync_only(error) else "")
+            log_raised(
+                error,
+                "authorize= failed, so the request is refused%s",
+                _DJANGO_HINT if is_sync_only(error) else "",
+            )
             refusal = InferenceError("the authorization failed: see the server's log", status=500)
         elif logger.isEnabledFor(logging.DEBUG):
-            text, fields = escape(error_text(refusal)), log_fields(escape(access.model or ""), access.version, None, 0.0)
+            text, fields = (
+                escape(error_text(refusal)),
+                log_fields(escape(access.model or ""), access.version, None, 0.0),
+            )
             question = escape(f"{access.action} with model {show(access.model)} over {access.protocol}")
             message = "authorize= refused %s with %d, %s: access.transport is a %s with %s"
             kind, has = type(access.transport).__name__, escape(_describe_transport(access.transport))
@@ -107,8 +121,11 @@ class Guard:
             self._refused.record(outcome_of(refusal, has_entered=False), None, 0.0)
         return refusal
 
-    async def find_allowed(self, io: IO, models: Iterable[Model], make_access: MakeAccess, action: Action) -> list[Model]:
-        """Find the models for which a client is allowed an action. The questions may take as long together as a single one."""
+    async def find_allowed(
+        self, io: IO, models: Iterable[Model], make_access: MakeAccess, action: Action
+    ) -> list[Model]:
+        """Find the models for which a client is allowed an action. The questions may take as long together as
+        a single one."""
         allowed: list[Model] = []
         deadline = self._clock() + _MOST_SECONDS
         for model in models:
@@ -127,14 +144,23 @@ def _name_action(access: Access) -> str:
 
 
 def _describe_transport(transport: object) -> str:
-    """The attributes that middleware has put on the host's own object, such as "user", with their types. No value is shown."""
+    """The attributes that middleware has put on the host's own object, such as "user", with their types. No
+    value is shown."""
     has = transport if isinstance(transport, Mapping) else getattr(transport, "__dict__", {})
     state = has.get("state")
-    names = {**has, **{f"state.{name}": value for name, value in (state if isinstance(state, Mapping) else {}).items()}}
+    names = {
+        **has,
+        **{f"state.{name}": value for name, value in (state if isinstance(state, Mapping) else {}).items()},
+    }
     shown = [f"{name} ({type(value).__name__})" for name, value in names.items() if _is_of_host(str(name))]
     return ", ".join(shown) or "nothing that the host's middleware has set"
 
 
 def _is_of_host(name: str) -> bool:
-    is_of_server = name in _SET_BY_SERVERS or name == "state" or name.startswith(("_", "fastapi_", "wsgi.")) or name.isupper()
+    is_of_server = (
+        name in _SET_BY_SERVERS
+        or name == "state"
+        or name.startswith(("_", "fastapi_", "wsgi."))
+        or name.isupper()
+    )
     return name == "REMOTE_USER" or not is_of_server

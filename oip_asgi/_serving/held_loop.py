@@ -1,4 +1,5 @@
-"""Warns once of a model that holds its event loop for long, where it would not have to. Knows no event loop."""
+"""Warns once of a model that holds its event loop for long, where it would not have to. Knows no event
+loop."""
 
 from __future__ import annotations
 
@@ -14,17 +15,28 @@ from .._protocol.log import logger
 HELD_SECONDS: Final = 0.1
 
 _MENDS: Final = {
-    "async": "write a def, which runs in a worker thread, or await asyncio.to_thread(...) for the part that blocks",
-    "async stream": "write a def with yield, which runs in a worker thread, or await asyncio.to_thread(...) for the part that blocks",
+    "async": (
+        "write a def, which runs in a worker thread, or await asyncio.to_thread(...) for the part that blocks"
+    ),
+    "async stream": (
+        "write a def with yield, which runs in a worker thread, or await asyncio.to_thread(...) for the part "
+        "that blocks"
+    ),
     "inline": 'leave run="inline" out, so that it runs in a worker thread',
 }
 
 
 @coroutine
 def measure_steps(
-    awaitable: Awaitable[Any], model: Model, handler: Handler, clock: Callable[[], float], *, goes_on: bool = False
+    awaitable: Awaitable[Any],
+    model: Model,
+    handler: Handler,
+    clock: Callable[[], float],
+    *,
+    goes_on: bool = False,
 ) -> Generator[Any, None, Any]:
-    """Await what an `async def` returned, and warn if it held the event loop. This is too costly for every call, or item of a stream."""
+    """Await what an `async def` returned, and warn if it held the event loop. This is too costly for every
+    call, or item of a stream."""
     handler.watch.is_measured = goes_on
     steps: Any = awaitable.__await__()
     longest, error = 0.0, None
@@ -47,7 +59,8 @@ def measure_steps(
 
 
 def note_long(model: Model, handler: Handler, seconds: float, *, is_on_loop: Callable[[], bool]) -> None:
-    """Look at a model that has just taken long. An `async def` may have held the event loop, or only waited: its next call is measured."""
+    """Look at a model that has just taken long. An `async def` may have held the event loop, or only waited:
+    its next call is measured."""
     handler.watch.is_measured = handler.kind == "async" and not handler.watch.is_warned
     if handler.kind == "inline" and is_on_loop():
         _warn_of_hold(model, handler, seconds)
@@ -59,5 +72,8 @@ def _warn_of_hold(model: Model, handler: Handler, seconds: float) -> None:
         was_warned, watch.is_warned, watch.is_measured = watch.is_warned, True, False
     if not was_warned:
         where, mend = find_place(handler.function), _MENDS[handler.kind]
-        text = "%s held the event loop for %d ms, in which nothing else ran on it, health probes neither (%s): %s"
+        text = (
+            "%s held the event loop for %d ms, in which nothing else ran on it, health probes neither (%s): "
+            "%s"
+        )
         logger.warning(text, model, round(seconds * 1000), where, mend)

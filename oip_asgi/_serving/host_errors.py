@@ -1,4 +1,5 @@
-"""The HTTP exceptions of hosts' frameworks as errors for the client. They are known by their class names: no framework is imported."""
+"""The HTTP exceptions of hosts' frameworks as errors for the client. They are known by their class names: no
+framework is imported."""
 
 from __future__ import annotations
 
@@ -17,17 +18,23 @@ _HOST_ERRORS: Final[Mapping[tuple[str, str], int | None]] = {
     ("django.http.response", "Http404"): 404,
     ("django.core.exceptions", "PermissionDenied"): 403,
 }
-"""Classes by module and name, and the status if the class has none. FastAPI's class derives from Starlette's; Flask uses werkzeug's."""
+"""Classes by module and name, and the status if the class has none. FastAPI's class derives from Starlette's;
+Flask uses werkzeug's."""
 
 
 def convert_host_error(error: BaseException) -> InferenceError | None:
-    """Convert an HTTP exception of the host's framework, with its status, text and headers. None for any other exception."""
+    """Convert an HTTP exception of the host's framework, with its status, text and headers. None for any
+    other exception."""
     names = [(kind.__module__, kind.__name__) for kind in type(error).__mro__]
     known_class = next((name for name in names if name in _HOST_ERRORS), None)
     if known_class is None:
         return None
     status = _HOST_ERRORS[known_class] or getattr(error, "status_code", None) or getattr(error, "code", None)
-    if not isinstance(status, int) or not 400 <= status <= 599 or getattr(error, "response", None) is not None:
+    if (
+        not isinstance(status, int)
+        or not 400 <= status <= 599
+        or getattr(error, "response", None) is not None
+    ):
         return None
     headers = getattr(error, "headers", None)
     text = _read_text(error, status)
@@ -43,7 +50,9 @@ def is_sync_only(error: BaseException) -> bool:
 
 
 def _read_text(error: BaseException, status: int) -> str:
-    detail: Any = getattr(error, "detail", None) or getattr(error, "description", None) or next(iter(error.args), None)
+    detail: Any = (
+        getattr(error, "detail", None) or getattr(error, "description", None) or next(iter(error.args), None)
+    )
     if detail and not isinstance(detail, str):
         try:
             return msgspec.json.encode(detail).decode()

@@ -1,6 +1,8 @@
-"""Tells the observers of a model that an inference has ended: what it was, and what came of it. Knows no queue and no thread.
+"""Tells the observers of a model that an inference has ended: what it was, and what came of it. Knows no
+queue and no thread.
 
-`Heard` keeps what an observation needs while the call goes on. Neither the model nor its caller may change that afterwards.
+`Heard` keeps what an observation needs while the call goes on. Neither the model nor its caller may change
+that afterwards.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ _NAMES: Final = Check(
 
 
 class ObserverOptions(msgspec.Struct, frozen=True, eq=False):
-    """The arguments of `InferenceServer.observe`. Raises TypeError or ValueError, with what to write, if one cannot be."""
+    """The arguments of `InferenceServer.observe`. Raises TypeError or ValueError, with what to write, if one
+    cannot be."""
 
     function: Annotated[Callable[[Observation], Any] | None, CALLABLE]
     models: Annotated[Collection[str] | None, _NAMES] = None
@@ -41,7 +44,11 @@ class ObserverOptions(msgspec.Struct, frozen=True, eq=False):
     payload: Annotated[bool, BOOLEAN] = True
 
     def __post_init__(self) -> None:
-        if not callable(self.function) or inspect.isclass(self.function) or kind_of(self.function, "thread") in STREAMS:
+        if (
+            not callable(self.function)
+            or inspect.isclass(self.function)
+            or kind_of(self.function, "thread") in STREAMS
+        ):
             expected = f"{CALLABLE.expected}, which takes an Observation: no class, and nothing with yield"
             raise TypeError(f"observe: function={show(self.function)} must be {expected}")
         check_options(self, "observe: ")
@@ -57,7 +64,8 @@ class Heard(msgspec.Struct, eq=False, gc=False):  # in no reference cycle
 
 
 def begin_to_hear(model: Model, decoded: Decoded, *, is_written: bool) -> Heard | None:
-    """Keep a request as it is: a model that gets all of it may change it, and if it `is_written`, somebody may write to its arrays.
+    """Keep a request as it is: a model that gets all of it may change it, and if it `is_written`, somebody
+    may write to its arrays.
 
     None if no observer wants its observation.
     """
@@ -69,7 +77,9 @@ def begin_to_hear(model: Model, decoded: Decoded, *, is_written: bool) -> Heard 
         request = InferenceRequest([]) if rows is None else rows.as_json.show_json(decoded.request)
     if is_written or decoded.binding.of_one_request is not None:
         inputs = _copy_tensors(request.inputs, copies_arrays=is_written)
-        request = InferenceRequest(inputs, request.id, dict(request.parameters), request.outputs[:], request.decoders)
+        request = InferenceRequest(
+            inputs, request.id, dict(request.parameters), request.outputs[:], request.decoders
+        )
     return Heard(observers, request)
 
 
@@ -83,33 +93,61 @@ def copy_response(response: InferenceResponse) -> InferenceResponse:
 
 
 def _copy_tensors(tensors: list[Tensor], *, copies_arrays: bool) -> list[Tensor]:
-    return [make_tensor(each.name, each.array.copy() if copies_arrays else each.array, dict(each.parameters)) for each in tensors]
+    return [
+        make_tensor(each.name, each.array.copy() if copies_arrays else each.array, dict(each.parameters))
+        for each in tensors
+    ]
 
 
 def tell_observers(
-    model: Model, wire: WireFormat[Any], timings: Timings | None, ended: float, heard: Heard | None, error: BaseException | None
+    model: Model,
+    wire: WireFormat[Any],
+    timings: Timings | None,
+    ended: float,
+    heard: Heard | None,
+    error: BaseException | None,
 ) -> None:
-    """Put the observation of a request that has ended into queues of observers. `heard` is None if it was refused before it was decoded.
+    """Put the observation of a request that has ended into queues of observers. `heard` is None if it was
+    refused before it was decoded.
 
     `timings` are None if it was refused before its body was there.
     """
     if heard is None:
         observers, request, response, responses = _find_observers(model), None, None, 0
     else:
-        observers, request, response, responses = heard.observers, heard.request, heard.response, heard.responses
+        observers, request, response, responses = (
+            heard.observers,
+            heard.request,
+            heard.response,
+            heard.responses,
+        )
     request_id, seconds = (None, 0.0) if timings is None else (timings.id, ended - timings.since)
     told = None if error is None else _tell_error(error)
-    for tensor in [*(() if request is None else request.inputs), *(() if response is None else response.outputs)]:
-        make_read_only(tensor.array)  # others have the same ones: the cache, other observers, and who sends the response
+    for tensor in [
+        *(() if request is None else request.inputs),
+        *(() if response is None else response.outputs),
+    ]:
+        # others have the same ones: the cache, other observers, and who sends the response
+        make_read_only(tensor.array)
     observation = Observation(
-        model.name, model.version, request_id, request, response, told, seconds, time.time(), wire.head.transport, responses
+        model.name,
+        model.version,
+        request_id,
+        request,
+        response,
+        told,
+        seconds,
+        time.time(),
+        wire.head.transport,
+        responses,
     )
     for observer in observers:
         observer.put(observation)
 
 
 def _tell_error(error: BaseException) -> InferenceError:
-    """The error of an observation. It has no traceback of ours, which would refer to all that the request had."""
+    """The error of an observation. It has no traceback of ours, which would refer to all that the request
+    had."""
     if isinstance(error, InferenceError):
         return copy_error(error)
     if not isinstance(error, Exception):  # a cancellation, or the like: the model has not raised it

@@ -1,4 +1,5 @@
-"""The life of one inference request, whatever its transport: admit, read, take a slot or a place in the queue, decode, wait, run, encode.
+"""The life of one inference request, whatever its transport: admit, read, take a slot or a place in the
+queue, decode, wait, run, encode.
 
 Before that, `exchange` of `_http` or `_grpc` has asked whether the client is allowed to send it.
 
@@ -36,22 +37,25 @@ T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 
 Takes: TypeAlias = Literal["response", "item", "items"]
-"""What a request takes of a model: its only response, for which models that only stream are refused; the only item of a stream too; or all
-items. For the first two, a model that has both a function and a stream answers with its function."""
+"""What a request takes of a model: its only response, for which models that only stream are refused; the only
+item of a stream too; or all items. For the first two, a model that has both a function and a stream answers
+with its function."""
 
 _STREAMING: Final = "infer_stream, generate_stream or generate over HTTP, ModelStreamInfer over gRPC"
 
 _REGION: Final = re.compile(rb"\\u|" + REGION.encode())
-"""A body with this text, which may also be escaped, may name large inputs in shared memory: a worker thread reads those."""
+"""A body with this text, which may also be escaped, may name large inputs in shared memory: a worker thread
+reads those."""
 
 _GONE: Final = ("unregistering", "unregistered")
 
 
 async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call: Call[T] | None = None) -> T:
-    """Answer a request with its only response. What is short or quick is decoded before the request waits for its slot, the rest
-    after that, in a worker thread.
+    """Answer a request with its only response. What is short or quick is decoded before the request waits for
+    its slot, the rest after that, in a worker thread.
 
-    Models that only stream are refused. If `stream` finds that its model is a plain one, it gives its `call`, which has been let in.
+    Models that only stream are refused. If `stream` finds that its model is a plain one, it gives its `call`,
+    which has been let in.
     """
     if call is None:
         call = await let_in(engine, model, wire, io)
@@ -61,12 +65,17 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
             await wait_within_calls(call, slot.turn, io)
         if call.cached is not None:  # it has not entered
             encode = partial(call.encode, call.cached)
-            encoded = encode() if may_encode_here(call, call.cached) else await io.run(encode, "conversion", deadline=call.deadline)
+            encoded = (
+                encode()
+                if may_encode_here(call, call.cached)
+                else await io.run(encode, "conversion", deadline=call.deadline)
+            )
         elif call.model.has_batches:
             encoded = await answer_in_batch(call, io)
         elif kind == "thread":  # everything in one trip to a worker thread
             answer: T | None = None
-            while answer is None:  # again if the request, which is decoded there, asks for a shorter timeout than the trip had
+            # again if the request, which is decoded there, asks for a shorter timeout than the trip had
+            while answer is None:
                 late = None if call.deadline == math.inf else call.log_late
                 answer = await io.run(call.answer_in_thread, "model", slot.turn, call.deadline, late)
             encoded = answer
@@ -80,13 +89,17 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
             if not call.timings.started:
                 call.timings.started = call.timings.entered if slot.turn is None else engine.clock()
             if kind == "async":
-                response = await io.call(call.run_async if call.span is None else partial(run_async_in_span, call), call.deadline)
+                response = await io.call(
+                    call.run_async if call.span is None else partial(run_async_in_span, call), call.deadline
+                )
             else:
                 response = engine.call_here(call.run if call.span is None else partial(run_in_span, call))
             if response is not None and may_encode_here(call, response):
                 encoded = call.encode(response)
             else:
-                encoded = await io.run(partial(call.encode_in_thread, response), "conversion", deadline=call.deadline)
+                encoded = await io.run(
+                    partial(call.encode_in_thread, response), "conversion", deadline=call.deadline
+                )
     except FAILURES as failure:
         raise _fail_call(call, as_error(call, failure), failure.__cause__) from failure.__cause__
     except BaseException as error:
@@ -96,8 +109,11 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
     return encoded
 
 
-async def let_in(engine: Engine, model: Model, wire: WireFormat[T], io: IO, takes: Takes = "response") -> Call[T]:
-    """Let a request in: its call has a slot then, or a place in the queue. Nearly all requests wait for nothing before that."""
+async def let_in(
+    engine: Engine, model: Model, wire: WireFormat[T], io: IO, takes: Takes = "response"
+) -> Call[T]:
+    """Let a request in: its call has a slot then, or a place in the queue. Nearly all requests wait for
+    nothing before that."""
     span = None if engine.tracer is None else engine.tracer.begin(model.name, model.version)
     body = wire.body
     while True:
@@ -120,7 +136,9 @@ async def let_in(engine: Engine, model: Model, wire: WireFormat[T], io: IO, take
                     raise InvalidRequest(f"{model} {IS_A_STREAM} {_STREAMING}")
                 call.handler = handler.once or handler
             is_short = (len(body) if wire.size is None else wire.size) <= handler.binding.most_on_loop
-            if (is_short or may_decode_long(call, body)) and not (engine.regions.is_on and _REGION.search(body)):
+            if (is_short or may_decode_long(call, body)) and not (
+                engine.regions.is_on and _REGION.search(body)
+            ):
                 call.decode()
             if model.cache is not None:
                 await _look_up_response(call, model.cache, io)
@@ -143,7 +161,8 @@ async def let_in(engine: Engine, model: Model, wire: WireFormat[T], io: IO, take
 async def _wait_for_load_and_body(
     engine: Engine, model: Model, wire: WireFormat[T], io: IO, span: Span | None, body: Buffer | None
 ) -> tuple[Model, Buffer]:
-    """Wait until a model is loaded, and read the body if it is not there. Return the model, or what has replaced it, and the body."""
+    """Wait until a model is loaded, and read the body if it is not there. Return the model, or what has
+    replaced it, and the body."""
     try:
         while True:
             while (serving := await _admit_request(engine, model, io)) is not model:
@@ -159,7 +178,12 @@ async def _wait_for_load_and_body(
 
 
 def _record_refusal(
-    engine: Engine, model: Model, wire: WireFormat[Any], span: Span | None, timings: Timings | None, error: BaseException
+    engine: Engine,
+    model: Model,
+    wire: WireFormat[Any],
+    span: Span | None,
+    timings: Timings | None,
+    error: BaseException,
 ) -> None:
     """Record that a request failed before it was let in. `timings` are None if its body was not there."""
     ended = engine.clock()
@@ -169,7 +193,8 @@ def _record_refusal(
 
 
 async def _look_up_response(call: Call[Any], cache: Cache, io: IO) -> None:
-    """Take the response of a request from the cache, before it has a slot, if it is there. A long request is decoded for that.
+    """Take the response of a request from the cache, before it has a slot, if it is there. A long request is
+    decoded for that.
 
     As many as may run and wait may be looked up at the same time.
     """
@@ -182,8 +207,11 @@ async def _look_up_response(call: Call[Any], cache: Cache, io: IO) -> None:
         if call.decoded.columns is None:
             return
         since = clock()
-        loaded = call.handler.uses, OBJECTS in call.decoded.tensors  # columns that came are not those of rows that a class has made
-        look_up = cache.look_up(io, call.decoded.columns, loaded, clock, call.deadline, may_wait=not find_callers())
+        # columns that came are not those of rows that a class has made
+        loaded = call.handler.uses, OBJECTS in call.decoded.tensors
+        look_up = cache.look_up(
+            io, call.decoded.columns, loaded, clock, call.deadline, may_wait=not find_callers()
+        )
         call.cached, call.flight = await look_up
         call.timings.lookup, call.timings.is_hit = clock() - since, call.cached is not None
     except FAILURES as failure:
@@ -210,7 +238,9 @@ def end_call(call: Call[Any]) -> None:
     """End a call that was answered."""
     timings = call.timings
     if timings.returned - timings.called > HELD_SECONDS:
-        note_long(call.model, call.handler, timings.returned - timings.called, is_on_loop=call.engine.is_on_loop)
+        note_long(
+            call.model, call.handler, timings.returned - timings.called, is_on_loop=call.engine.is_on_loop
+        )
     if call.slot.state != "over":
         call.slot.give_up()
     call.model.statistics.record("ok", timings, timings.answered)
@@ -228,7 +258,8 @@ def _fail_call(call: Call[Any], error: E, cause: BaseException | None = None) ->
 
 
 async def _admit_request(engine: Engine, model: Model, io: IO) -> Model:
-    """Let a request in before its body is read, as soon as the model is loaded, and return the model. Or return what has replaced it."""
+    """Let a request in before its body is read, as soon as the model is loaded, and return the model. Or
+    return what has replaced it."""
     if engine.stopping and not find_callers():  # a call that runs may still call other models
         raise make_stopping_error(model)
     if model.lifecycle.obstacle:

@@ -1,10 +1,12 @@
-"""An inference request from Python: values by name become tensors, and the response stays an object. Nothing is serialized.
+"""An inference request from Python: values by name become tensors, and the response stays an object. Nothing
+is serialized.
 
-The caller's values stay as they are: they are neither changed nor made read-only. No array of the response shares memory with them, or with
-anything that the model keeps.
+The caller's values stay as they are: they are neither changed nor made read-only. No array of the response
+shares memory with them, or with anything that the model keeps.
 
-`warm_up` makes such calls of a model that has just been loaded, before it answers anybody: the first request is then as quick as the
-second. They run as those of requests do, with slots and numbers of their own. Knows no transport.
+`warm_up` makes such calls of a model that has just been loaded, before it answers anybody: the first request
+is then as quick as the second. They run as those of requests do, with slots and numbers of their own. Knows
+no transport.
 """
 
 from __future__ import annotations
@@ -29,7 +31,14 @@ from .._protocol.response_headers import ResponseHeaders
 from .._protocol.schemas import RequestOutput
 from .._protocol.specs import TensorSpec
 from .._protocol.tensor_bytes import count
-from .._protocol.tensors import InferenceRequest, InferenceResponse, ReadRegion, Tensor, make_tensor, to_plain_parameters
+from .._protocol.tensors import (
+    InferenceRequest,
+    InferenceResponse,
+    ReadRegion,
+    Tensor,
+    make_tensor,
+    to_plain_parameters,
+)
 from .engine import Engine
 from .failures import as_client_error
 from .pipeline import infer
@@ -97,7 +106,9 @@ class PythonFormat(msgspec.Struct, eq=False):
         return response
 
 
-async def infer_values(engine: Engine, io: IO, name: str, version: str | None, wire: PythonFormat) -> InferenceResponse:
+async def infer_values(
+    engine: Engine, io: IO, name: str, version: str | None, wire: PythonFormat
+) -> InferenceResponse:
     """Answer one call from Python with its only response."""
     try:
         return await infer(engine, engine.find_for_inference(name, version), wire, io)
@@ -137,8 +148,11 @@ MakeExamples: TypeAlias = Callable[[Sequence[TensorSpec]], list[dict[str, Any]]]
 """Makes an example of each tensor, as JSON has it."""
 
 
-async def warm_up(engine: Engine, model: Model, make_examples: MakeExamples, io: IO, handler: Handler) -> None:
-    """Call what `load=` returned with the examples of `warm_up=`. Raises ModelFault if one fails, or takes longer than `timeout=`."""
+async def warm_up(
+    engine: Engine, model: Model, make_examples: MakeExamples, io: IO, handler: Handler
+) -> None:
+    """Call what `load=` returned with the examples of `warm_up=`. Raises ModelFault if one fails, or takes
+    longer than `timeout=`."""
     options, stand_in = model.options, model.make_stand_in(handler)
     examples = [_list_examples(handler, make_examples)] if options.warm_up is True else options.warm_up or ()
     for inputs in examples:
@@ -156,10 +170,17 @@ async def warm_up(engine: Engine, model: Model, make_examples: MakeExamples, io:
 def _list_examples(handler: Handler, make_examples: MakeExamples) -> Mapping[str, Any]:
     """An example of each input that a request must have, by name."""
     if handler.binding.undeclared:
-        raise ModelFault(f"{handler}: warm_up=True needs declared inputs: write inputs=, or the inputs of a call, warm_up=[{{...}}]")
+        raise ModelFault(
+            f"{handler}: warm_up=True needs declared inputs: write inputs=, or the inputs of a call, "
+            "warm_up=[{...}]"
+        )
     required = handler.binding.required
-    examples = make_examples([spec for spec in handler.shown[0] if spec.name in required or handler.foreign is not None])
+    examples = make_examples(
+        [spec for spec in handler.shown[0] if spec.name in required or handler.foreign is not None]
+    )
     return {
-        each["name"]: make_tensor(each["name"], from_value(each["data"], dtype_of(each["datatype"]), tuple(each["shape"])), {})
+        each["name"]: make_tensor(
+            each["name"], from_value(each["data"], dtype_of(each["datatype"]), tuple(each["shape"])), {}
+        )
         for each in examples
     }

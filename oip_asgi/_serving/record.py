@@ -1,7 +1,8 @@
-"""The end of each inference request that failed, was refused or was given up: for its model's numbers, its span, and the log.
+"""The end of each inference request that failed, was refused or was given up: for its model's numbers, its
+span, and the log.
 
-An `InferenceError` is logged here; what a model raised is logged in `failures`. `end_call` of `pipeline` records the requests that were
-answered.
+An `InferenceError` is logged here; what a model raised is logged in `failures`. `end_call` of `pipeline`
+records the requests that were answered.
 
 Knows no transport.
 """
@@ -28,22 +29,26 @@ class Span(Protocol):
     """One request in a trace, which a `Tracer` has begun."""
 
     def active(self) -> AbstractContextManager[object]:
-        """Make it the current span of this thread or task, while the model runs, and while a line about it is logged."""
+        """Make it the current span of this thread or task, while the model runs, and while a line about it is
+        logged."""
 
-    def end(self, outcome: Outcome, request_id: str | None, queued: float | None, error: BaseException | None) -> None:
+    def end(
+        self, outcome: Outcome, request_id: str | None, queued: float | None, error: BaseException | None
+    ) -> None:
         """End it.
 
         Args:
             outcome: How the request ended: "ok", "invalid", "failed", "busy", "timeout" or "cancelled".
             request_id: Its identifier; None if it has none, or was refused before it was decoded.
             queued: How many seconds it waited for its slot; None if the model was not called.
-            error: What was raised, whose `__cause__` is what the model raised, if it did. No `Exception` if its client went, or its host
-                ended it; None if it was answered.
+            error: What was raised, whose `__cause__` is what the model raised, if it did. No `Exception` if
+                its client went, or its host ended it; None if it was answered.
         """
 
 
 class Tracer(Protocol):
-    """Begins the spans of requests, for `InferenceServer.instrument`. Its methods are called where requests run, so they must be quick."""
+    """Begins the spans of requests, for `InferenceServer.instrument`. Its methods are called where requests
+    run, so they must be quick."""
 
     def begin(self, model: str, version: str | None) -> Span | None:
         """Begin the span of a request that has come.
@@ -56,7 +61,9 @@ class Tracer(Protocol):
             The span; None if nobody records it.
         """
 
-    def together(self, model: str, version: str | None, rows: int, spans: Sequence[Span]) -> AbstractContextManager[object]:
+    def together(
+        self, model: str, version: str | None, rows: int, spans: Sequence[Span]
+    ) -> AbstractContextManager[object]:
         """Begin the span of one call for several requests, which is current while the model runs.
 
         Args:
@@ -70,7 +77,9 @@ class Tracer(Protocol):
         """
 
 
-def end_span(span: Span | None, outcome: Outcome, request: Timings | None, error: BaseException | None) -> None:
+def end_span(
+    span: Span | None, outcome: Outcome, request: Timings | None, error: BaseException | None
+) -> None:
     """End the span of a request, if it has one."""
     if span is not None:
         queued = None if request is None or not request.called else request.started - request.entered
@@ -83,7 +92,8 @@ def within(span: Span | None) -> AbstractContextManager[object]:
 
 
 def outcome_of(error: BaseException, *, has_entered: bool) -> Outcome:
-    """How a request ended that was not answered, by what was raised and whether it had a slot or waited for one."""
+    """How a request ended that was not answered, by what was raised and whether it had a slot or waited for
+    one."""
     if not isinstance(error, Exception):
         return "cancelled"
     if not isinstance(error, InferenceError):
@@ -95,8 +105,11 @@ def outcome_of(error: BaseException, *, has_entered: bool) -> Outcome:
     return "busy" if error.status == _UNAVAILABLE and not has_entered else "failed"
 
 
-def record_failure(model: Model, request: Timings | None, span: Span | None, ended: float, error: BaseException) -> None:
-    """Note that a request failed, was refused or given up. `request` is None if it was refused before its body was there."""
+def record_failure(
+    model: Model, request: Timings | None, span: Span | None, ended: float, error: BaseException
+) -> None:
+    """Note that a request failed, was refused or given up. `request` is None if it was refused before its
+    body was there."""
     outcome = outcome_of(error, has_entered=request is not None and request.entered > 0)
     model.statistics.record(outcome, request, ended)
     if isinstance(error, InferenceError) and not isinstance(error, _LOGGED):
@@ -105,14 +118,30 @@ def record_failure(model: Model, request: Timings | None, span: Span | None, end
         if not is_refused or logger.isEnabledFor(level):
             request_id, seconds = (None, 0.0) if request is None else (request.id, ended - request.since)
             fields = log_fields(model.name, model.version, request_id, seconds)
-            text = error_text(error) + ("" if error.__cause__ is None else f" ({error_text(error.__cause__)})")
+            text = error_text(error) + (
+                "" if error.__cause__ is None else f" ({error_text(error.__cause__)})"
+            )
             with within(span):
-                log("%s: a request %s with %d: %s", model, what, error.status, escape(text), level=level, extra=fields)
+                log(
+                    "%s: a request %s with %d: %s",
+                    model,
+                    what,
+                    error.status,
+                    escape(text),
+                    level=level,
+                    extra=fields,
+                )
     end_span(span, outcome, request, error)
 
 
 def record_unknown(statistics: Statistics, error: InferenceError) -> None:
-    """Count a request for an unknown model, or one that may not ask. All are counted as one model, because clients choose the names."""
+    """Count a request for an unknown model, or one that may not ask. All are counted as one model, because
+    clients choose the names."""
     statistics.record(outcome_of(error, has_entered=False), None, 0.0)
     if logger.isEnabledFor(logging.DEBUG):
-        logger.debug("a request was refused with %d: %s", error.status, escape(error_text(error)), extra=log_fields("", None, None, 0.0))
+        logger.debug(
+            "a request was refused with %d: %s",
+            error.status,
+            escape(error_text(error)),
+            extra=log_fields("", None, None, 0.0),
+        )

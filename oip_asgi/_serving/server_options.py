@@ -10,15 +10,30 @@ import msgspec
 
 from .._codecs.content_types import AnyCodec
 from .._extensions.shared_memory import SharedMemory
-from .._protocol.options import BOOLEAN, BYTES, CALLABLE, Check, check_options, instance_of, integer, number, text
+from .._protocol.options import (
+    BOOLEAN,
+    BYTES,
+    CALLABLE,
+    Check,
+    check_options,
+    instance_of,
+    integer,
+    number,
+    text,
+)
 from .guard import Authorize
 
 _ORIGIN: Final = re.compile("https?://[^/?#@\\s]+")
 _ORIGINS: Final = Check(
     'a list of origins, each as browsers send it, such as ["https://console.example"]',
-    lambda value: isinstance(value, (list, tuple)) and all(isinstance(each, str) and _ORIGIN.fullmatch(each) for each in value),
+    lambda value: (
+        isinstance(value, (list, tuple))
+        and all(isinstance(each, str) and _ORIGIN.fullmatch(each) for each in value)
+    ),
 )
-_ALIVE: Final = number("a positive number of seconds, or None for never", lambda value: 0 < value < float("inf"))
+_ALIVE: Final = number(
+    "a positive number of seconds, or None for never", lambda value: 0 < value < float("inf")
+)
 _SECONDS: Final = number("a number of seconds, 0 or more", lambda value: value >= 0)
 
 
@@ -59,7 +74,9 @@ class ServerOptions(msgspec.Struct, frozen=True, eq=False):
     shutdown_timeout: Annotated[float, _SECONDS] = 10.0
     stream_keep_alive: Annotated[float | None, _ALIVE] = 15.0
     server_timing: Annotated[bool, BOOLEAN] = False
-    shared_memory: Annotated[SharedMemory | None, instance_of(SharedMemory, "SharedMemory(allow=[...])")] = None
+    shared_memory: Annotated[SharedMemory | None, instance_of(SharedMemory, "SharedMemory(allow=[...])")] = (
+        None
+    )
 
     def __post_init__(self) -> None:
         check_options(self, "")

@@ -1,8 +1,9 @@
-"""The answers of one request, one at a time: a generator's items, or a plain model's only answer. Knows no transport.
+"""The answers of one request, one at a time: a generator's items, or a plain model's only answer. Knows no
+transport.
 
-An `async def` generator is asked for its next item when the last one was sent. On an event loop, a `def` generator may be two items
-ahead, by `IO.run_ahead`. Each keeps its slot until it ends or is closed. A `def` generator is closed in a worker thread, and never while
-it runs.
+An `async def` generator is asked for its next item when the last one was sent. On an event loop, a `def`
+generator may be two items ahead, by `IO.run_ahead`. Each keeps its slot until it ends or is closed. A `def`
+generator is closed in a worker thread, and never while it runs.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ T = TypeVar("T")
 _END: Final = object()
 
 _MEASURED: Final = 8
-"""How many items of the first stream of a model are measured, if it has so many: how long each holds the event loop."""
+"""How many items of the first stream of a model are measured, if it has so many: how long each holds the
+event loop."""
 
 
 class Framing(msgspec.Struct, Generic[T], frozen=True):
@@ -67,13 +69,19 @@ async def infer_any(engine: Engine, model: Model, wire: WireFormat[T], io: IO) -
 
 
 async def stream(
-    engine: Engine, model: Model, wire: WireFormat[T], io: IO, framing: Framing[T] | None = None, call: Call[T] | None = None
+    engine: Engine,
+    model: Model,
+    wire: WireFormat[T],
+    io: IO,
+    framing: Framing[T] | None = None,
+    call: Call[T] | None = None,
 ) -> AsyncGenerator[T, None]:
-    """The responses of one request, each as it leaves. If this is closed before the model's generator ends, that is closed.
+    """The responses of one request, each as it leaves. If this is closed before the model's generator ends,
+    that is closed.
 
-    An error after the first response is one more item if there is a `framing`, and else raised. If the client is late to take one, at
-    `io.until`, its sender throws DeadlinePassed into this. A caller that gives its `call`, which has been let in already, wants one
-    response: more than one, or none, is an error.
+    An error after the first response is one more item if there is a `framing`, and else raised. If the client
+    is late to take one, at `io.until`, its sender throws DeadlinePassed into this. A caller that gives its
+    `call`, which has been let in already, wants one response: more than one, or none, is an error.
     """
     wants_one = call is not None
     if call is None:
@@ -89,10 +97,13 @@ async def stream(
         await request.prepare(framing)
         while True:
             if call.handler.kind == "async stream":
-                item = await io.call(generator.await_next, call.deadline, True)  # by keyword, each call would make a dict
+                # by keyword, each call would make a dict
+                item = await io.call(generator.await_next, call.deadline, True)
             else:
                 late = None if call.deadline == math.inf else call.log_late
-                item = await io.run_ahead(generator.next_in_thread, "model", call.slot.turn, call.deadline, late)
+                item = await io.run_ahead(
+                    generator.next_in_thread, "model", call.slot.turn, call.deadline, late
+                )
             if item is None:
                 break
             response = await request.encode_elsewhere(item) if item.encoded is None else item.encoded
@@ -156,12 +167,17 @@ class _StreamedRequest(Generic[T]):
         return response
 
     def count(self, item: _Item[T]) -> None:
-        """Count a response that leaves. From the first one on there is another deadline, which the client has too."""
+        """Count a response that leaves. From the first one on there is another deadline, which the client has
+        too."""
         if not self.has_begun:
             self.has_begun = True
             self._io.until = self._call.deadline = self._generator.until
         call, encoded_at, returned_at = self._call, item.encoded_at, item.returned_at
-        seconds, encoding, since = returned_at - item.asked_at, encoded_at - returned_at, encoded_at - call.timings.since
+        seconds, encoding, since = (
+            returned_at - item.asked_at,
+            encoded_at - returned_at,
+            encoded_at - call.timings.since,
+        )
         call.model.statistics.record_response(self.index, "success", seconds, encoding, since)
         self.index += 1
 
@@ -173,25 +189,31 @@ class _StreamedRequest(Generic[T]):
         call, now = self._call, self._call.engine.clock()
         returned = returned_at or now
         seconds, encoding = (0.0, 0.0) if outcome == "cancel" else (returned - asked_at, now - returned)
-        call.model.statistics.record_response(self.index, outcome, seconds, encoding, now - call.timings.since)
+        call.model.statistics.record_response(
+            self.index, outcome, seconds, encoding, now - call.timings.since
+        )
         self.index += 1
 
     def give_up(self, outcome: ResponseOutcome) -> None:
-        """End the request, and give its slot back. If a thread runs the generator now, that thread closes it, and gives the slot back."""
+        """End the request, and give its slot back. If a thread runs the generator now, that thread closes it,
+        and gives the slot back."""
         self.note(outcome)
         self._generator.give_up()
         if not self._generator.is_in_thread:
             self._call.slot.give_up()
 
     def conclude(self) -> T | None:
-        """End the request of a generator that has ended. Return the response without outputs that says so, if the request asks for it."""
+        """End the request of a generator that has ended. Return the response without outputs that says so, if
+        the request asks for it."""
         self.give_up("empty_response")
         call, request = self._call, self._call.decoded.request
         call.timings.returned = call.timings.answered = call.engine.clock()
         end_call(call)
         if not request.parameters.get(WANTS_FINAL):
             return None
-        return call.wire.encode(request, InferenceResponse([], {FINAL: True}, request.id, call.model.name, call.model.version))
+        return call.wire.encode(
+            request, InferenceResponse([], {FINAL: True}, request.id, call.model.name, call.model.version)
+        )
 
     async def end(self, outcome: ResponseOutcome, *, closes: bool = True) -> None:
         """`give_up`, and close the generator before that, if no thread runs it."""
@@ -213,7 +235,8 @@ class _StreamedRequest(Generic[T]):
                 self._call.slot.give_up()
 
     async def fail(self, error: BaseException, *, is_out: bool) -> Exception | None:
-        """End the request with an error, and return the one for its client; None if nobody waits for it any more."""
+        """End the request with an error, and return the one for its client; None if nobody waits for it any
+        more."""
         call = self._call
         if isinstance(error, Exception):
             cause = None
@@ -226,7 +249,8 @@ class _StreamedRequest(Generic[T]):
                 call.note(error, cause)
             return error
         try:
-            if isinstance(error, GeneratorExit) and not (is_out and self._io.can_wait()):  # its event loop has ended
+            # its event loop has ended
+            if isinstance(error, GeneratorExit) and not (is_out and self._io.can_wait()):
                 self.give_up("cancel")
             else:
                 await self.end("cancel")
@@ -243,18 +267,26 @@ class _StreamedRequest(Generic[T]):
             call.log_late(failure.__cause__)
         seconds, request = call.model.stream_timeout, name_request(call.timings.id)
         with within(call.span):
-            logger.warning("%s streamed for more than %g seconds for %s", call.model, seconds, request, extra=call.log_fields())
+            logger.warning(
+                "%s streamed for more than %g seconds for %s",
+                call.model,
+                seconds,
+                request,
+                extra=call.log_fields(),
+            )
         return TimedOut(f"{call.model} did not end its stream within {seconds:g} seconds, its stream_timeout")
 
 
 class _Generator(Generic[T]):
-    """The generator of one request, which is created, asked for its items, and closed: on the event loop, or in one thread at a time."""
+    """The generator of one request, which is created, asked for its items, and closed: on the event loop, or
+    in one thread at a time."""
 
     def __init__(self, call: Call[T], *, wants_one: bool) -> None:
         self.until = call.timings.since + call.model.stream_timeout
         """When it must have ended."""
         self.is_in_thread = False
-        """Whether a thread runs or closes it. Once it is given up, that thread closes it, and gives the slot back."""
+        """Whether a thread runs or closes it. Once it is given up, that thread closes it, and gives the slot
+        back."""
         self.asked_at = self.returned_at = 0.0
         """When it was last asked for an item, and when it gave one, ended or failed; 0.0 before that."""
         self.is_async = call.handler.kind == "async stream"
@@ -274,7 +306,9 @@ class _Generator(Generic[T]):
         asked_at = self.asked_at = self._clock()
         try:
             goes_on = self._count < _MEASURED
-            response = await call_model_async(call, self._ask, self._take, StopAsyncIteration, goes_on=goes_on)
+            response = await call_model_async(
+                call, self._ask, self._take, StopAsyncIteration, goes_on=goes_on
+            )
         except StopAsyncIteration:
             call.handler.watch.is_measured = False
             self._take(call, _END)
@@ -300,7 +334,8 @@ class _Generator(Generic[T]):
         try:
             self.asked_at, self.returned_at = self._clock(), 0.0
             try:
-                # one context for all of its items: it may set a context variable, and reset it after a `yield`
+                # one context for all of its items: it may set a context variable, and reset it after a
+                # `yield`
                 context = self._context = self._context or copy_context()
                 response = context.run(call_model, call, self._ask, self._take)
             finally:
@@ -322,7 +357,8 @@ class _Generator(Generic[T]):
         """Ask for the next item, or what is to be awaited for it."""
         if self.made is None:
             timings = call.timings
-            timings.started = timings.started or self._clock()  # it has begun already if a thread has decoded the request
+            # it has begun already if a thread has decoded the request
+            timings.started = timings.started or self._clock()
             self.made = call.call_function()
         return self.made.__anext__() if self.is_async else next(self.made, _END)
 
@@ -372,4 +408,10 @@ class _Generator(Generic[T]):
     def log_closing(self, error: Exception) -> None:
         call, request = self._call, name_request(self._call.timings.id)
         with within(call.span):
-            log_raised(error, "%s failed when the stream for %s was closed", call.model, request, extra=call.log_fields())
+            log_raised(
+                error,
+                "%s failed when the stream for %s was closed",
+                call.model,
+                request,
+                extra=call.log_fields(),
+            )

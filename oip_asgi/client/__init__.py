@@ -8,9 +8,9 @@
 ...     response["output_0"]
 array([2., 4.], dtype=float32)
 
-What a server refuses is raised as `ErrorResponse`, with its `response_status` and `text`; what is no answer of the protocol as
-`InvalidResponse`; and what goes wrong on the way as `ConnectionFailed`. A request is sent twice only if the server closed the connection
-before it read the first one, and redirects are not followed.
+What a server refuses is raised as `ErrorResponse`, with its `response_status` and `text`; what is no answer
+of the protocol as `InvalidResponse`; and what goes wrong on the way as `ConnectionFailed`. A request is sent
+twice only if the server closed the connection before it read the first one, and redirects are not followed.
 """
 
 from ._clients import AsyncClient, Client

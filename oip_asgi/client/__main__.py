@@ -1,4 +1,5 @@
-"""`python -m oip_asgi.client score ...` and `check ...`: the two commands of the client, which are modules that run by themselves too."""
+"""`python -m oip_asgi.client score ...` and `check ...`: the two commands of the client, which are modules
+that run by themselves too."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The addresses of another server: which one a call of `remote` takes, and when one is passed over; whether it can be reached, which the
-log has; and whether the model there is ready. All event loops that ask share these. Knows no requests.
+"""The addresses of another server: which one a call of `remote` takes, and when one is passed over; whether
+it can be reached, which the log has; and whether the model there is ready. All event loops that ask share
+these. Knows no requests.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from .._protocol.log import escape, logger
 from ._http import HTTPLink
 
 _SECONDS: Final = 1.0
-"""How long an answer about readiness is good, as everybody who reaches a port may ask for health as often as he likes; and how long the log
-says nothing of an address that has just come back."""
+"""How long an answer about readiness is good, as everybody who reaches a port may ask for health as often as
+he likes; and how long the log says nothing of an address that has just come back."""
 
 
 class Reach:
@@ -58,7 +59,8 @@ class Reach:
 
 
 class Readiness:
-    """Why the model is not ready; None if it is. One question at a time on each event loop, whose answer is good for a second.
+    """Why the model is not ready; None if it is. One question at a time on each event loop, whose answer is
+    good for a second.
 
     Args:
         ask: Asks the other server.
@@ -109,7 +111,9 @@ class Address:
             self.link = GRPCLink(url, None, math.inf, writable=False)
         else:
             # max_concurrency bounds the calls
-            self.link = HTTPLink(url, None, math.inf, http, writable=False, connections=0, connect_seconds=_CONNECT_SECONDS)
+            self.link = HTTPLink(
+                url, None, math.inf, http, writable=False, connections=0, connect_seconds=_CONNECT_SECONDS
+            )
 
     def begin_call(self) -> None:
         with self._lock:

@@ -8,7 +8,8 @@ from .._protocol.errors import ErrorResponse, show
 
 
 def make_parser(program: str, about: str | None) -> argparse.ArgumentParser:
-    """A parser for the address of a server, a version, and headers; `about` is the docstring of the command."""
+    """A parser for the address of a server, a version, and headers; `about` is the docstring of the
+    command."""
     parser = argparse.ArgumentParser(program, description=about.partition("\n")[0] if about else None)
     parser.add_argument("url", help="where the server's paths begin, such as http://127.0.0.1:8000/v2")
     parser.add_argument("--version", help="the version of the model")

@@ -24,8 +24,9 @@ except ImportError as error:
 
 
 _TURNS: Final = 3
-"""Turns of the event loop in which an answer that came before all was sent is seen: it looks at the socket, reads, and wakes who waits.
-Were the next piece sent first to a server that has closed, the answer would be lost with the connection."""
+"""Turns of the event loop in which an answer that came before all was sent is seen: it looks at the socket,
+reads, and wakes who waits. Were the next piece sent first to a server that has closed, the answer would be
+lost with the connection."""
 
 
 class AwaitingSender:
@@ -36,7 +37,12 @@ class AwaitingSender:
     """
 
     def __init__(
-        self, address: Address, context: SSLContext | None, *, connections: int = 100, connect_seconds: float | None = None
+        self,
+        address: Address,
+        context: SSLContext | None,
+        *,
+        connections: int = 100,
+        connect_seconds: float | None = None,
     ) -> None:
         self._address, self._context = address, context
         self._connections, self._connect_seconds = connections, connect_seconds
@@ -63,7 +69,14 @@ class AwaitingSender:
         seconds = to_limit(seconds)
         timeout = _make_timeout(self._connect_seconds or seconds, seconds)
         url = URL(self._base + request.path or "/", encoded=True)
-        ask = partial(session.request, request.method, url, headers=_encode(request.headers), timeout=timeout, allow_redirects=False)
+        ask = partial(
+            session.request,
+            request.method,
+            url,
+            headers=_encode(request.headers),
+            timeout=timeout,
+            allow_redirects=False,
+        )
         try:
             if request.size <= LONG:
                 return _Answer(self, await ask(data=b"".join(request.body) or None), request)
@@ -78,7 +91,9 @@ class AwaitingSender:
     def fail(self, error: Exception) -> ConnectionFailed:
         is_unsent = isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError))
         cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-        return make_failure(self._address.url, cause, is_unsent=is_unsent, is_timeout=isinstance(error, TimeoutError))
+        return make_failure(
+            self._address.url, cause, is_unsent=is_unsent, is_timeout=isinstance(error, TimeoutError)
+        )
 
     async def close(self) -> None:
         await self._sessions.close()
@@ -124,7 +139,13 @@ class _Body(aiohttp.Payload):
 
 
 class _Answer:
-    def __init__(self, sender: AwaitingSender, response: aiohttp.ClientResponse, request: HTTPRequest, body: _Body | None = None) -> None:
+    def __init__(
+        self,
+        sender: AwaitingSender,
+        response: aiohttp.ClientResponse,
+        request: HTTPRequest,
+        body: _Body | None = None,
+    ) -> None:
         self.status = response.status
         self.headers: Mapping[str, str] = combine_headers(response.headers.items())
         self._sender, self._response, self._request, self._body = sender, response, request, body
@@ -135,7 +156,8 @@ class _Answer:
             while True:
                 if content.at_eof():
                     return b""
-                piece, ends_chunk = await content.readchunk()  # `readany` would join, and so copy, what has come meanwhile
+                # `readany` would join, and so copy, what has come meanwhile
+                piece, ends_chunk = await content.readchunk()
                 if piece or not ends_chunk:
                     return piece
         except (OSError, aiohttp.ClientError) as error:

@@ -1,4 +1,5 @@
-"""Sends requests with `http.client` of the standard library, and keeps one connection for each thread. Its coroutines never wait."""
+"""Sends requests with `http.client` of the standard library, and keeps one connection for each thread. Its
+coroutines never wait."""
 
 from __future__ import annotations
 
@@ -32,14 +33,17 @@ _LINE: Final = 2**16
 _FIELDS: Final = 100
 """How long a line of a head may be, and how many there may be, as in `http.client`."""
 
-_CONTINUE, _NO_CONTENT, _NOT_MODIFIED = map(int, (HTTPStatus.CONTINUE, HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED))
+_CONTINUE, _NO_CONTENT, _NOT_MODIFIED = map(
+    int, (HTTPStatus.CONTINUE, HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
+)
 
 _STATUS: Final = re.compile(rb"HTTP/1\.([01]) ([1-5]\d\d)(?: .*)?\r?\n", re.DOTALL)
 _LENGTH: Final = re.compile("[0-9]{1,18}")
 
 
 class _Response(HTTPResponse):
-    """Reads its head without the standard library's parser of e-mail, which takes a third of the time of a small request."""
+    """Reads its head without the standard library's parser of e-mail, which takes a third of the time of a
+    small request."""
 
     fields: Mapping[str, str]
 
@@ -53,7 +57,9 @@ class _Response(HTTPResponse):
         self.chunked = fields.get("transfer-encoding", "").lower() == "chunked"
         self.chunk_left = None
         length, *others = fields.get("content-length", "").split(", ")
-        if ("content-length" in fields and not _LENGTH.fullmatch(length)) or any(other != length for other in others):
+        if ("content-length" in fields and not _LENGTH.fullmatch(length)) or any(
+            other != length for other in others
+        ):
             raise HTTPException(f"Content-Length is {show(fields['content-length'])}")
         has_body = self.status not in (_NO_CONTENT, _NOT_MODIFIED)
         self.length = 0 if not has_body else int(length) if length and not self.chunked else None
@@ -74,7 +80,13 @@ class _Response(HTTPResponse):
         fields: Headers = []
         while (line := self.fp.readline(_LINE)) not in (b"\r\n", b"\n"):
             name, colon, value = line.decode("latin-1").partition(":")
-            if not line.endswith(b"\n") or not colon or not name or name != name.strip() or len(fields) == _FIELDS:
+            if (
+                not line.endswith(b"\n")
+                or not colon
+                or not name
+                or name != name.strip()
+                or len(fields) == _FIELDS
+            ):
                 raise HTTPException(f"the head has the line {show(line)}, or more than {_FIELDS} lines")
             fields.append((name, value.strip()))
         return combine_headers(fields)
@@ -120,7 +132,9 @@ class _Place:
 
     def take(self) -> _Connection | None:
         connection, self.connection = self.connection, None
-        if connection is None or (time.monotonic() - self.since < IDLE_SECONDS and not is_readable(connection.sock)):
+        if connection is None or (
+            time.monotonic() - self.since < IDLE_SECONDS and not is_readable(connection.sock)
+        ):
             return connection  # nor has the server closed it, or sent what nobody asked for
         connection.close()
         return None
@@ -190,11 +204,18 @@ class BlockingSender:
             raise self.fail(error, is_unsent=True) from error
         return self._ask(connection, request, seconds, is_used=False)
 
-    def _ask(self, connection: _Connection, request: HTTPRequest, seconds: float | None, *, is_used: bool) -> _Answer:
+    def _ask(
+        self, connection: _Connection, request: HTTPRequest, seconds: float | None, *, is_used: bool
+    ) -> _Answer:
         was_reset = False
         try:
             connection.set_timeout(seconds)
-            connection.putrequest(request.method, self._address.prefix + request.path or "/", skip_host=True, skip_accept_encoding=True)
+            connection.putrequest(
+                request.method,
+                self._address.prefix + request.path or "/",
+                skip_host=True,
+                skip_accept_encoding=True,
+            )
             for name, value in request.headers:
                 connection.putheader(name, value)
             size = request.size
@@ -221,7 +242,9 @@ class BlockingSender:
             raise
 
     def fail(self, error: Exception, *, is_unsent: bool = False) -> ConnectionFailed:
-        return make_failure(self._address.url, error, is_unsent=is_unsent, is_timeout=isinstance(error, TimeoutError))
+        return make_failure(
+            self._address.url, error, is_unsent=is_unsent, is_timeout=isinstance(error, TimeoutError)
+        )
 
     async def close(self) -> None:
         self._places.close()
@@ -232,7 +255,14 @@ class _Unread(Exception):
 
 
 class _Answer:
-    def __init__(self, sender: BlockingSender, places: _Places, connection: _Connection, request: HTTPRequest, response: _Response) -> None:
+    def __init__(
+        self,
+        sender: BlockingSender,
+        places: _Places,
+        connection: _Connection,
+        request: HTTPRequest,
+        response: _Response,
+    ) -> None:
         self.status = response.status
         self.headers = response.fields
         self._sender, self._places, self._connection, self._response = sender, places, connection, response

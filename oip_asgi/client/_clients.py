@@ -41,20 +41,24 @@ class Client:
     """A client of a server of the protocol, which blocks. It may be used by several threads at once.
 
     Args:
-        url: Where the server's paths begin, such as "http://127.0.0.1:8000/v2". "http+unix:///run/model.sock/v2" is a server on a Unix
-            socket. "grpc://host:8001" calls over gRPC, which needs the extra `grpc`; "grpcs" has TLS. With a client of httpx2 that has a
-            `base_url`, it may be "/v2" alone.
+        url: Where the server's paths begin, such as "http://127.0.0.1:8000/v2".
+            "http+unix:///run/model.sock/v2" is a server on a Unix socket. "grpc://host:8001" calls over gRPC,
+            which needs the extra `grpc`; "grpcs" has TLS. With a client of httpx2 that has a `base_url`, it
+            may be "/v2" alone.
         headers: Headers of each request, such as `{"Authorization": "Bearer ..."}`.
-        timeout: Seconds to wait for a connection, and for each part of a body to be sent or to arrive; over gRPC, for the whole call.
-            Without it, 60, or what `http` says; `math.inf` for ever.
-        max_body_bytes: The largest answer that is read, in bytes, and the largest event of a stream: 1 GiB, or None for no limit.
-        ssl: The certificates of "https", such as `ssl.create_default_context(cafile="ca.pem")`. Without it, those of the system.
-        http: A client of httpx2 that sends the requests, such as one with proxies or retries of its own, or Starlette's `TestClient`.
-            It stays open when this client is closed. Without it, proxies that environment variables name are not used.
+        timeout: Seconds to wait for a connection, and for each part of a body to be sent or to arrive; over
+            gRPC, for the whole call. Without it, 60, or what `http` says; `math.inf` for ever.
+        max_body_bytes: The largest answer that is read, in bytes, and the largest event of a stream: 1 GiB,
+            or None for no limit.
+        ssl: The certificates of "https", such as `ssl.create_default_context(cafile="ca.pem")`. Without it,
+            those of the system.
+        http: A client of httpx2 that sends the requests, such as one with proxies or retries of its own, or
+            Starlette's `TestClient`. It stays open when this client is closed. Without it, proxies that
+            environment variables name are not used.
 
     Raises:
-        ValueError: The URL cannot be the address of a server, the timeout is not above 0, a header cannot be sent, or `http` or `ssl` are
-            for another transport.
+        ValueError: The URL cannot be the address of a server, the timeout is not above 0, a header cannot be
+            sent, or `http` or `ssl` are for another transport.
         TypeError: The headers are no mapping, a header is no string, or `http` is no client of httpx2.
         ImportError: A library that the URL needs is not installed: none for a `Client` over HTTP.
 
@@ -108,48 +112,63 @@ class Client:
 
         Args:
             model: Its name.
-            inputs: Values by name: arrays, lists of numbers, `str`, `bytes` or `datetime`, torch tensors, series of pandas, or a `Tensor`,
-                such as a codec makes one. Or a data frame, whose columns are the inputs; a list of
-                objects of a class, each a row (see `response.rows`); a list of `Tensor`; an `InferenceRequest`.
-                A list becomes what the model declares: before the first one is sent to a model, its metadata is read, once. What is not
-                declared is INT64, FP64, BOOL, BYTES or dates, as its elements are, with None among numbers as NaN.
+            inputs: Values by name: arrays, lists of numbers, `str`, `bytes` or `datetime`, torch tensors,
+                series of pandas, or a `Tensor`, such as a codec makes one. Or a data frame, whose columns are
+                the inputs; a list of objects of a class, each a row (see `response.rows`); a list of
+                `Tensor`; an `InferenceRequest`. A list becomes what the model declares: before the first one
+                is sent to a model, its metadata is read, once. What is not declared is INT64, FP64, BOOL,
+                BYTES or dates, as its elements are, with None among numbers as NaN.
             version: The model's version; without it, the server chooses.
             parameters: The request's parameters: `str`, `int`, `float` or `bool`.
             outputs: The outputs that are asked for, by name or with parameters; without them, all.
             id: The request's identifier, which comes back in the response.
             timeout: As on `Client`, for this request.
-            binary: Whether inputs and outputs are bytes after the JSON, and not in it. Servers without the binary tensor data extension,
-                such as MLServer over REST, need False.
+            binary: Whether inputs and outputs are bytes after the JSON, and not in it. Servers without the
+                binary tensor data extension, such as MLServer over REST, need False.
 
         Returns:
-            The response. `response["y"]` is the array of an output, `response.as_("y", list[str])` its value as Python has it.
+            The response. `response["y"]` is the array of an output, `response.as_("y", list[str])` its value
+            as Python has it.
 
         Raises:
             ErrorResponse: The server refused, with its `response_status` and `text`.
             InvalidResponse: What came is no response of the protocol.
             InferenceError: The inputs cannot be tensors, or not in JSON.
-            ConnectionFailed: The connection failed, or took too long. Over gRPC, a call that took too long is an `ErrorResponse` with 504.
+            ConnectionFailed: The connection failed, or took too long. Over gRPC, a call that took too long is
+                an `ErrorResponse` with 504.
             RuntimeError: The client is closed.
 
         Specification: Inference, Binary Tensor Data Extension.
         """
-        specs = finish(self._declarations.find(self._link, model, version, timeout)) if have_lists(inputs) else {}
-        inference = questions.make_inference(specs, self._limit, model, inputs, version, parameters, outputs, id, binary)
+        specs = (
+            finish(self._declarations.find(self._link, model, version, timeout)) if have_lists(inputs) else {}
+        )
+        inference = questions.make_inference(
+            specs, self._limit, model, inputs, version, parameters, outputs, id, binary
+        )
         with self._declarations.kept(model, version):
             return finish(self._link.infer(inference, timeout))
 
-    def stream(self, model: str, inputs: Any, *, timeout: float | None = None, **options: Unpack[Options]) -> Generator[InferenceResponse]:
-        """Call a model that answers with many responses, by `infer_stream`, which this package and MLServer have.
+    def stream(
+        self, model: str, inputs: Any, *, timeout: float | None = None, **options: Unpack[Options]
+    ) -> Generator[InferenceResponse]:
+        """Call a model that answers with many responses, by `infer_stream`, which this package and MLServer
+        have.
 
-        The arguments and errors are those of `infer`, and an error may come after some responses. The connection is closed if the
-        iterator is closed or forgotten before its end; `contextlib.closing`, or `aclosing`, closes it at a place of your own.
+        The arguments and errors are those of `infer`, and an error may come after some responses. The
+        connection is closed if the iterator is closed or forgotten before its end; `contextlib.closing`, or
+        `aclosing`, closes it at a place of your own.
 
         Returns:
             An iterator over the responses, each as soon as it arrives.
         """
         version = options.get("version")
-        specs = finish(self._declarations.find(self._link, model, version, timeout)) if have_lists(inputs) else {}
-        return iterate_at_once(self._link.stream(questions.make_inference(specs, self._limit, model, inputs, **options), timeout))
+        specs = (
+            finish(self._declarations.find(self._link, model, version, timeout)) if have_lists(inputs) else {}
+        )
+        return iterate_at_once(
+            self._link.stream(questions.make_inference(specs, self._limit, model, inputs, **options), timeout)
+        )
 
     def metadata(self) -> dict[str, Any]:
         """The server's metadata: `name`, `version`, and `extensions`, such as "binary_tensor_data"."""
@@ -172,18 +191,22 @@ class Client:
         return self._ask(questions.ask_of(model, version, questions.MODEL_METADATA))
 
     def models(self) -> list[str]:
-        """The names of the models, by `GET models`, which this package and KServe have. See `index` for others."""
+        """The names of the models, by `GET models`, which this package and KServe have. See `index` for
+        others."""
         return self._ask(questions.MODELS)
 
     def index(self, *, ready: bool = False) -> list[dict[str, Any]]:
-        """The models of the repository, each with `name`, and `version`, `state` and `reason` where it has them.
+        """The models of the repository, each with `name`, and `version`, `state` and `reason` where it has
+        them.
 
         Args:
             ready: Only those that are ready.
         """
         return self._ask(questions.INDEX_OF_READY if ready else questions.INDEX)
 
-    def load(self, model: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None) -> None:
+    def load(
+        self, model: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None
+    ) -> None:
         """Load a model, or load it again. Servers allow it only if they are set up so.
 
         Args:
@@ -193,13 +216,20 @@ class Client:
         """
         self._ask(questions.ask_change("load", model, parameters), timeout)
 
-    def unload(self, model: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None) -> None:
+    def unload(
+        self, model: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None
+    ) -> None:
         """Unload a model. The arguments are those of `load`."""
         self._ask(questions.ask_change("unload", model, parameters), timeout)
 
     def statistics(self, model: str | None = None, version: str | int | None = None) -> list[dict[str, Any]]:
-        """The numbers of one model, or of all: one object for each version, as the extension of statistics has it."""
-        question = questions.STATISTICS if model is None else questions.ask_of(model, version, questions.MODEL_STATISTICS)
+        """The numbers of one model, or of all: one object for each version, as the extension of statistics
+        has it."""
+        question = (
+            questions.STATISTICS
+            if model is None
+            else questions.ask_of(model, version, questions.MODEL_STATISTICS)
+        )
         return self._ask(question)
 
     def config(self, model: str, version: str | int | None = None) -> dict[str, Any]:
@@ -208,7 +238,8 @@ class Client:
 
 
 class AsyncClient:
-    """`Client` for asyncio: each method is awaited, and `stream` is for `async for`. It has connections of its own for each event loop.
+    """`Client` for asyncio: each method is awaited, and `stream` is for `async for`. It has connections of
+    its own for each event loop.
 
     If the task that awaits is cancelled, the connection of its request is closed.
 
@@ -218,8 +249,8 @@ class AsyncClient:
         timeout: As on `Client`.
         max_body_bytes: As on `Client`.
         ssl: As on `Client`.
-        http: As on `Client`, a `httpx2.AsyncClient`. In tests, one with the transport `httpx2.ASGITransport(app)` calls an application
-            without a server.
+        http: As on `Client`, a `httpx2.AsyncClient`. In tests, one with the transport
+            `httpx2.ASGITransport(app)` calls an application without a server.
 
     Example:
         >>> async with AsyncClient("http://127.0.0.1:8000/v2") as client:  # doctest: +SKIP
@@ -264,8 +295,12 @@ class AsyncClient:
         timeout: float | None = None,
         binary: bool = True,
     ) -> InferenceResponse:
-        specs = await self._declarations.find(self._link, model, version, timeout) if have_lists(inputs) else {}
-        inference = questions.make_inference(specs, self._limit, model, inputs, version, parameters, outputs, id, binary)
+        specs = (
+            await self._declarations.find(self._link, model, version, timeout) if have_lists(inputs) else {}
+        )
+        inference = questions.make_inference(
+            specs, self._limit, model, inputs, version, parameters, outputs, id, binary
+        )
         with self._declarations.kept(model, version):
             return await self._link.infer(inference, timeout)
 
@@ -277,7 +312,9 @@ class AsyncClient:
             return self._stream_lists(model, inputs, timeout, options)
         return self._link.stream(questions.make_inference({}, self._limit, model, inputs, **options), timeout)
 
-    async def _stream_lists(self, model: str, inputs: Any, timeout: float | None, options: Options) -> AsyncGenerator[InferenceResponse]:
+    async def _stream_lists(
+        self, model: str, inputs: Any, timeout: float | None, options: Options
+    ) -> AsyncGenerator[InferenceResponse]:
         specs = await self._declarations.find(self._link, model, options.get("version"), timeout)
         inference = questions.make_inference(specs, self._limit, model, inputs, **options)
         async with aclosing(self._link.stream(inference, timeout)) as responses:
@@ -313,16 +350,26 @@ class AsyncClient:
         return await self._link.ask(questions.INDEX_OF_READY if ready else questions.INDEX, None)
 
     @_documented_as(Client.load)
-    async def load(self, model: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None) -> None:
+    async def load(
+        self, model: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None
+    ) -> None:
         await self._link.ask(questions.ask_change("load", model, parameters), timeout)
 
     @_documented_as(Client.unload)
-    async def unload(self, model: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None) -> None:
+    async def unload(
+        self, model: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None
+    ) -> None:
         await self._link.ask(questions.ask_change("unload", model, parameters), timeout)
 
     @_documented_as(Client.statistics)
-    async def statistics(self, model: str | None = None, version: str | int | None = None) -> list[dict[str, Any]]:
-        question = questions.STATISTICS if model is None else questions.ask_of(model, version, questions.MODEL_STATISTICS)
+    async def statistics(
+        self, model: str | None = None, version: str | int | None = None
+    ) -> list[dict[str, Any]]:
+        question = (
+            questions.STATISTICS
+            if model is None
+            else questions.ask_of(model, version, questions.MODEL_STATISTICS)
+        )
         return await self._link.ask(question, None)
 
     @_documented_as(Client.config)
@@ -350,7 +397,9 @@ def _make_link(
     blocks: bool,
 ) -> HTTPLink | GRPCLink:
     if headers is not None and not isinstance(headers, Mapping):
-        raise TypeError(f"headers= is {show(headers)}: expected a mapping, such as {{'Authorization': 'Bearer ...'}}")
+        raise TypeError(
+            f"headers= is {show(headers)}: expected a mapping, such as {{'Authorization': 'Bearer ...'}}"
+        )
     for name, value in (headers or {}).items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise TypeError(f"the header {name!r} is {show(value)}: expected a string")
@@ -358,7 +407,9 @@ def _make_link(
     if ssl is not None and (http is not None or not url.startswith("https://")):
         raise ValueError(f"ssl= is for an https:// url and without http=: the url is {show(url)}")
     if is_http:
-        return HTTPLink(url, headers, timeout, http, blocks=blocks, context=ssl, max_body_bytes=max_body_bytes)
+        return HTTPLink(
+            url, headers, timeout, http, blocks=blocks, context=ssl, max_body_bytes=max_body_bytes
+        )
     if http is not None:
         raise ValueError(f"http= is for a url of HTTP: the url is {show(url)}")
     from ._grpc import GRPCLink  # needs another extra

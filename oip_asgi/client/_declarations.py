@@ -1,5 +1,5 @@
-"""What a model declares of its tensors, read from its metadata. A client asks for it before it first sends a list to the model, which then
-becomes what is declared, as on the server itself."""
+"""What a model declares of its tensors, read from its metadata. A client asks for it before it first sends a
+list to the model, which then becomes what is declared, as on the server itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 def have_lists(inputs: Any) -> bool:
-    """Whether values by name have lists or scalars. Arrays, columns and tensors say themselves what they are."""
+    """Whether values by name have lists or scalars. Arrays, columns and tensors say themselves what they
+    are."""
     values = inputs.values() if isinstance(inputs, Mapping) else ()
     return not all(isinstance(value, Tensor) or hasattr(value, "dtype") for value in values)
 
@@ -48,7 +49,8 @@ class Declarations:
 
     @contextmanager
     def kept(self, model: str, version: str | int | None) -> Iterator[None]:
-        """Around a call: if the server refuses it, the model may be another one by now, and is asked again before the next list."""
+        """Around a call: if the server refuses it, the model may be another one by now, and is asked again
+        before the next list."""
         try:
             yield
         except ErrorResponse:
@@ -71,12 +73,15 @@ def read_specs(document: Mapping[str, Any], what: str) -> list[TensorSpec]:
             fields = {**_find_column(parameters, each["datatype"]), **OpenSpec.find_fields(shape, parameters)}
             specs.append(OpenSpec(each["name"], each["datatype"], shape, **fields))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ModelFault(f"the metadata of the model has {show(each)} among its {what}: {error}") from None
+            raise ModelFault(
+                f"the metadata of the model has {show(each)} among its {what}: {error}"
+            ) from None
     return specs
 
 
 def _find_column(parameters: Mapping[str, Any], datatype: str) -> dict[str, Any]:
-    """What the parameters of a declared tensor say of a data frame's column, if this server has such a content type and dtype."""
+    """What the parameters of a declared tensor say of a data frame's column, if this server has such a
+    content type and dtype."""
     content_type, dtype, categories = map(parameters.get, ("content_type", DTYPE, CATEGORIES))
     codec = default_codecs().inputs.get(content_type) if isinstance(content_type, str) else None
     is_whole = is_dtype(dtype) and (dtype == "category") is isinstance(categories, str)

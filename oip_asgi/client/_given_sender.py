@@ -23,16 +23,24 @@ class GivenSender:
     def __init__(self, url: str, http: Any, *, blocks: bool) -> None:
         kind = "Client" if blocks else "AsyncClient"
         if httpx2 is None or not isinstance(http, getattr(httpx2, kind)):
-            raise TypeError(f"http= is {show(http)}: expected a httpx2.{kind}; httpx itself is not taken, as its errors are others")
+            raise TypeError(
+                f"http= is {show(http)}: expected a httpx2.{kind}; httpx itself is not taken, as its errors "
+                "are others"
+            )
         self._url, self._http, self._blocks = url, http, blocks
 
     async def send(self, request: HTTPRequest, seconds: float | None) -> _Answer:
         pieces = map(bytes, cut_pieces(request.body))
-        content = b"".join(request.body) if request.size <= LONG else pieces if self._blocks else iterate(pieces)
+        content = (
+            b"".join(request.body) if request.size <= LONG else pieces if self._blocks else iterate(pieces)
+        )
         timeout: Any = httpx2.USE_CLIENT_DEFAULT if seconds is None else to_limit(seconds)
-        headers = [(name.encode(), value.encode("latin-1")) for name, value in request.headers]  # httpx2 takes text for ASCII
+        # httpx2 takes text for ASCII
+        headers = [(name.encode(), value.encode("latin-1")) for name, value in request.headers]
         try:
-            written = self._http.build_request(request.method, self._url + request.path, headers=headers, content=content, timeout=timeout)
+            written = self._http.build_request(
+                request.method, self._url + request.path, headers=headers, content=content, timeout=timeout
+            )
             response = await wait_for(self._http.send(written, stream=True, follow_redirects=False))
         except httpx2.RequestError as error:
             raise self.fail(error) from error
@@ -40,7 +48,12 @@ class GivenSender:
 
     def fail(self, error: Exception) -> ConnectionFailed:
         is_unsent = isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout))
-        return make_failure(self._url or "/", error, is_unsent=is_unsent, is_timeout=isinstance(error, httpx2.TimeoutException))
+        return make_failure(
+            self._url or "/",
+            error,
+            is_unsent=is_unsent,
+            is_timeout=isinstance(error, httpx2.TimeoutException),
+        )
 
     async def close(self) -> None: ...
 

@@ -18,7 +18,17 @@ from .._protocol.grpc_codes import find_status
 from .._protocol.tensor_bytes import view_bytes
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, refuse_region
 from ._loops import ByLoop, iterate, wait_for
-from ._questions import MAX_BODY_BYTES, SECONDS, Inference, Question, check_size, check_timeout, make_writable, suggest_stream, to_limit
+from ._questions import (
+    MAX_BODY_BYTES,
+    SECONDS,
+    Inference,
+    Question,
+    check_size,
+    check_timeout,
+    make_writable,
+    suggest_stream,
+    to_limit,
+)
 from ._senders import ConnectionFailed, make_failure
 
 try:
@@ -27,7 +37,8 @@ try:
 except ImportError as error:
     raise make_import_error(error, "grpc", "grpcio protobuf") from error
 
-from .._grpc.messages import decode_parameters, decode_tensor, encode_parameters  # without protobuf they name another extra
+# without protobuf they name another extra
+from .._grpc.messages import decode_parameters, decode_tensor, encode_parameters
 from .._grpc.protobuf import GetMessageClass, make_pool
 from .._grpc.wire import encode_bytes_head, split_field
 
@@ -37,7 +48,8 @@ Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
 
 _URL: Final = re.compile(r"(grpcs?)://([^/?#@]+:\d+)/?")
 _NO_HTTP_2: Final = (
-    "the server does not speak HTTP/2, which gRPC needs: serve it with pyvoy or with gunicorn's asgi worker and HTTP/2, or ask an address "
+    "the server does not speak HTTP/2, which gRPC needs: serve it with pyvoy or with gunicorn's asgi worker "
+    "and HTTP/2, or ask an address "
     "that begins with http:// (gRPC says: {})"
 )
 _SERVICE: Final = "inference.GRPCInferenceService"
@@ -47,7 +59,8 @@ _FINAL: Final = "triton_final_response"
 """What Triton and this package say in each response of a stream: whether it is the last."""
 
 _ENDS_AT_ERROR: Final = "triton_grpc_error"
-"""With it, a call ends with the code of its first error. Triton sends the text alone for what it refuses itself."""
+"""With it, a call ends with the code of its first error. Triton sends the text alone for what it refuses
+itself."""
 
 _UNSENT: Final = ("failed to connect to all addresses", "errors resolving", "DNS resolution failed")
 """How the texts of errors begin if no connection could be opened."""
@@ -56,7 +69,8 @@ _OPTIONS: Final = [("grpc.max_receive_message_length", -1), ("grpc.max_send_mess
 
 
 class GRPCLink:
-    """A server that is asked over gRPC, on an event loop, or blocking: then its coroutines never wait, and `finish` runs them.
+    """A server that is asked over gRPC, on an event loop, or blocking: then its coroutines never wait, and
+    `finish` runs them.
 
     Args:
         writable: As on `HTTPLink`.
@@ -78,7 +92,9 @@ class GRPCLink:
         self.writable = writable
         address = _URL.fullmatch(url)
         if address is None:
-            raise ValueError(f"the url is {show(url)}: expected one such as grpc://host:8001, or grpcs:// with TLS")
+            raise ValueError(
+                f"the url is {show(url)}: expected one such as grpc://host:8001, or grpcs:// with TLS"
+            )
         self.target = address[2]
         self.credentials = grpc.ssl_channel_credentials() if address[1] == "grpcs" else None
         self.metadata = [_make_pair(name.lower(), value) for name, value in (headers or {}).items()]
@@ -92,7 +108,10 @@ class GRPCLink:
         return to_limit(self.timeout if timeout is None else check_timeout(timeout))
 
     def find_metadata(self, inference: Inference) -> Metadata:
-        return [*self.metadata, *(_make_pair(name, value, is_base64=True) for name, value in inference.headers)]
+        return [
+            *self.metadata,
+            *(_make_pair(name, value, is_base64=True) for name, value in inference.headers),
+        ]
 
     def write(self, question: Question[Any]) -> bytes:
         fields = dict(question.fields)
@@ -100,7 +119,9 @@ class GRPCLink:
         message: Any = GetMessageClass(self.service.methods_by_name[question.rpc].input_type)(**fields)
         for name, value in parameters.items():
             if isinstance(value, float):
-                raise InvalidRequest(f"the parameter {show(name)} is {value}: over gRPC, expected a str, int, bool or bytes")
+                raise InvalidRequest(
+                    f"the parameter {show(name)} is {value}: over gRPC, expected a str, int, bool or bytes"
+                )
         if parameters:  # not every message has them
             encode_parameters(parameters, message.parameters)
         return bytes(message.SerializeToString())
@@ -115,7 +136,9 @@ class GRPCLink:
             encode_parameters(output.parameters or {}, message.outputs.add(name=output.name).parameters)
         parts: list[Buffer] = [b""]
         for tensor in request.inputs:
-            described = message.inputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.array.shape)
+            described = message.inputs.add(
+                name=tensor.name, datatype=tensor.datatype, shape=tensor.array.shape
+            )
             encode_parameters(tensor.parameters, described.parameters)
             content = view_bytes(tensor.array)
             parts += encode_bytes_head(_RAW_INPUT_CONTENTS, len(content)), content
@@ -132,17 +155,27 @@ class GRPCLink:
             has_raw = bool(cut or message.raw_output_contents)
             outputs = [
                 decode_tensor(
-                    item, index, next(left, None) if has_raw and REGION not in item.parameters else None, refuse_region, "outputs"
+                    item,
+                    index,
+                    next(left, None) if has_raw and REGION not in item.parameters else None,
+                    refuse_region,
+                    "outputs",
                 )
                 for index, item in enumerate(message.outputs)
             ]
             # MLServer sets contents beside raw ones, without anything in them
-            if next(left, None) is not None or (has_raw and any(item.contents.ListFields() for item in message.outputs)):
-                raise InvalidRequest("raw_output_contents has more than the outputs, or what their contents have too")
+            if next(left, None) is not None or (
+                has_raw and any(item.contents.ListFields() for item in message.outputs)
+            ):
+                raise InvalidRequest(
+                    "raw_output_contents has more than the outputs, or what their contents have too"
+                )
             parameters = decode_parameters(message.parameters, "parameters")
         except InvalidRequest as error:
             raise InvalidResponse(f"the response is not one of inference: {error}") from None
-        response = InferenceResponse(outputs, parameters, message.id or None, message.model_name, message.model_version or None)
+        response = InferenceResponse(
+            outputs, parameters, message.id or None, message.model_name, message.model_version or None
+        )
         return make_writable(response) if self.writable else response
 
     def _parse(self, rpc: str, content: bytes) -> Any:
@@ -150,7 +183,9 @@ class GRPCLink:
         try:
             return kind.FromString(content)
         except Exception:  # DecodeError, and UnicodeDecodeError without protobuf's compiled part
-            raise InvalidResponse(f"the response cannot be parsed: expected the bytes of {kind.DESCRIPTOR.full_name}") from None
+            raise InvalidResponse(
+                f"the response cannot be parsed: expected the bytes of {kind.DESCRIPTOR.full_name}"
+            ) from None
 
     def make_channel(self) -> Any:
         library: Any = grpc if self.blocks else grpc.aio
@@ -182,7 +217,9 @@ class GRPCLink:
     async def call(self, rpc: str, content: bytes, timeout: float | None, metadata: Metadata = ()) -> bytes:
         call = (await self.open()).unary_unary(f"/{_SERVICE}/{rpc}")
         try:
-            answer: bytes = await wait_for(call(content, timeout=self.seconds(timeout), metadata=metadata or self.metadata))
+            answer: bytes = await wait_for(
+                call(content, timeout=self.seconds(timeout), metadata=metadata or self.metadata)
+            )
         except grpc.RpcError as error:
             raise self.fail(error) from error
         return answer
@@ -198,7 +235,9 @@ class GRPCLink:
 
     async def infer(self, inference: Inference, timeout: float | None) -> InferenceResponse:
         try:
-            content = await self.call("ModelInfer", self.write_inference(inference), timeout, self.find_metadata(inference))
+            content = await self.call(
+                "ModelInfer", self.write_inference(inference), timeout, self.find_metadata(inference)
+            )
         except ErrorResponse as error:
             suggest_stream(error)
             raise
@@ -208,7 +247,9 @@ class GRPCLink:
     async def stream(self, inference: Inference, timeout: float | None) -> AsyncGenerator[InferenceResponse]:
         stream = (await self.open()).stream_stream(f"/{_SERVICE}/ModelStreamInfer")
         metadata = [(_ENDS_AT_ERROR, "true"), *self.find_metadata(inference)]
-        call = stream(iter([self.write_inference(inference)]), timeout=self.seconds(timeout), metadata=metadata)
+        call = stream(
+            iter([self.write_inference(inference)]), timeout=self.seconds(timeout), metadata=metadata
+        )
         try:
             async for content in iterate(call):
                 check_size(len(content), inference.max_body_bytes, "event of the stream")
@@ -225,10 +266,13 @@ class GRPCLink:
 
 
 def _make_pair(name: str, value: str, *, is_base64: bool = False) -> tuple[str, str | bytes]:
-    """A header as metadata. If its name ends with "-bin", it is bytes, which a request of gRPC to this server had as base64."""
+    """A header as metadata. If its name ends with "-bin", it is bytes, which a request of gRPC to this server
+    had as base64."""
     if name.endswith("-bin"):
         try:
-            return name, b64decode(value + "=" * (-len(value) % 4), validate=True) if is_base64 else value.encode("latin-1")
+            return name, b64decode(
+                value + "=" * (-len(value) % 4), validate=True
+            ) if is_base64 else value.encode("latin-1")
         except ValueError:
             raise InvalidRequest(f"the header {name} cannot go over gRPC: expected base64") from None
     if not (value.isascii() and value.isprintable()):
@@ -238,7 +282,9 @@ def _make_pair(name: str, value: str, *, is_base64: bool = False) -> tuple[str, 
 
 def _to_document(message: Any) -> Any:
     """A message as JSON has it, without empty texts and objects."""
-    values = {field.name: _to_value(field, getattr(message, field.name)) for field in message.DESCRIPTOR.fields}
+    values = {
+        field.name: _to_value(field, getattr(message, field.name)) for field in message.DESCRIPTOR.fields
+    }
     return {name: value for name, value in values.items() if value not in ("", {})}
 
 
@@ -246,7 +292,9 @@ def _to_value(field: Any, value: Any) -> Any:
     if field.message_type is not None and field.message_type.name == "InferParameter":
         return getattr(value, value.WhichOneof("parameter_choice") or "string_param")
     if isinstance(value, Mapping) or hasattr(value, "items"):
-        return {key: _to_value(field.message_type.fields_by_name["value"], each) for key, each in value.items()}
+        return {
+            key: _to_value(field.message_type.fields_by_name["value"], each) for key, each in value.items()
+        }
     if hasattr(value, "append"):
         return [_to_value(field, each) for each in value]
     if field.enum_type is not None:

@@ -14,7 +14,16 @@ from .._protocol.limits import LOOP_BYTES
 from .._protocol.tensors import InferenceResponse
 from .._rest.client import read_document, read_response
 from . import _questions as questions
-from ._questions import MAX_BODY_BYTES, SECONDS, Headers, HTTPAnswer, HTTPRequest, Inference, Question, check_timeout
+from ._questions import (
+    MAX_BODY_BYTES,
+    SECONDS,
+    Headers,
+    HTTPAnswer,
+    HTTPRequest,
+    Inference,
+    Question,
+    check_timeout,
+)
 from ._senders import Answer, Sender, read_url
 
 T = TypeVar("T")
@@ -24,10 +33,12 @@ _NAME: Final = re.compile("[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class HTTPLink:
-    """A server that is asked over HTTP, on an event loop, or blocking: then its coroutines never wait, and `finish` runs them.
+    """A server that is asked over HTTP, on an event loop, or blocking: then its coroutines never wait, and
+    `finish` runs them.
 
     Args:
-        writable: Whether the arrays of an answer can be written to. If not, a server sends them on without a copy.
+        writable: Whether the arrays of an answer can be written to. If not, a server sends them on without a
+            copy.
     """
 
     def __init__(
@@ -49,13 +60,17 @@ class HTTPLink:
         self.headers: Headers = list((headers or {}).items())
         for name, value in self.headers:
             if not _NAME.fullmatch(name) or not (value.isascii() and value.isprintable()):
-                raise ValueError(f"the header {show(name)} is {show(value)}: expected a name of HTTP, and printable ASCII")
+                raise ValueError(
+                    f"the header {show(name)} is {show(value)}: expected a name of HTTP, and printable ASCII"
+                )
         self.timeout = SECONDS if timeout is None and http is None else check_timeout(timeout)
         self.url = url.rstrip("/")
         self.is_ours = http is None
         self.sender = self._make_sender(url, http, blocks=blocks, context=context, **options)
 
-    def _make_sender(self, url: str, http: Any, *, blocks: bool, context: SSLContext | None, **options: Any) -> Sender:
+    def _make_sender(
+        self, url: str, http: Any, *, blocks: bool, context: SSLContext | None, **options: Any
+    ) -> Sender:
         if http is not None:
             from ._given_sender import GivenSender
 
@@ -79,7 +94,9 @@ class HTTPLink:
         if request.method == "POST":
             headers = [*headers, ("Content-Length", str(request.size)), *request.headers]
         seconds = self.timeout if timeout is None else check_timeout(timeout)
-        return await self.sender.send(HTTPRequest(request.method, request.path, headers, request.body), seconds)
+        return await self.sender.send(
+            HTTPRequest(request.method, request.path, headers, request.body), seconds
+        )
 
     async def exchange(self, request: HTTPRequest, timeout: float | None, limit: int | None) -> HTTPAnswer:
         answer = await self.send(request, timeout)
@@ -96,7 +113,9 @@ class HTTPLink:
 
     async def compute(self, is_quick: bool, function: Callable[..., R], *arguments: Any) -> R:
         """What a function returns, in a worker thread if it would stop an event loop."""
-        return function(*arguments) if is_quick or self.blocks else await asyncio.to_thread(function, *arguments)
+        return (
+            function(*arguments) if is_quick or self.blocks else await asyncio.to_thread(function, *arguments)
+        )
 
     async def ask(self, question: Question[T], timeout: float | None) -> T:
         request = questions.write_question(question)
@@ -105,7 +124,9 @@ class HTTPLink:
             return question.read({"ready": False})
         is_quick = questions.is_read_quickly(answer)
         try:
-            return question.read(await self.compute(is_quick, read_document, answer.headers, answer.body, answer.status))
+            return question.read(
+                await self.compute(is_quick, read_document, answer.headers, answer.body, answer.status)
+            )
         except ErrorResponse as error:
             self._say_where(error, request)
             raise
@@ -113,9 +134,13 @@ class HTTPLink:
     async def infer(self, inference: Inference, timeout: float | None) -> InferenceResponse:
         is_quick = self.blocks or questions.is_written_quickly(inference)
         request = await self.compute(is_quick, questions.write_inference, inference)
-        return await self._read(inference, request, await self.exchange(request, timeout, inference.max_body_bytes))
+        return await self._read(
+            inference, request, await self.exchange(request, timeout, inference.max_body_bytes)
+        )
 
-    async def _read(self, inference: Inference, request: HTTPRequest, answer: HTTPAnswer) -> InferenceResponse:
+    async def _read(
+        self, inference: Inference, request: HTTPRequest, answer: HTTPAnswer
+    ) -> InferenceResponse:
         try:
             is_quick = self.blocks or questions.is_read_quickly(answer)
             response = await self.compute(is_quick, questions.read_inference, inference, answer)
@@ -125,9 +150,13 @@ class HTTPLink:
             raise
 
     def _say_where(self, error: ErrorResponse, request: HTTPRequest) -> None:
-        """Say which URL was asked if the answer is 404: in the error's text if it is the likely fault, else in the traceback."""
+        """Say which URL was asked if the answer is 404: in the error's text if it is the likely fault, else
+        in the traceback."""
         if error.response_status == 404:
-            line = f"{request.method} {self.url}{request.path}: the client's url must end where the server's paths begin"
+            line = (
+                f"{request.method} {self.url}{request.path}: the client's url must end where the server's "
+                "paths begin"
+            )
             if urlsplit(self.url).path.strip("/"):
                 error.add_note(line)
             else:
@@ -141,8 +170,14 @@ class HTTPLink:
             status, headers, limit = answer.status, answer.headers, inference.max_body_bytes
             if self.is_ours and status == 200:
                 questions.check_coding(headers)
-            has_events = status == 200 and headers.get("content-type", "").lower().startswith("text/event-stream")
-            events = questions.Events(limit) if has_events else questions.Collector(headers, limit, writable=self.writable)
+            has_events = status == 200 and headers.get("content-type", "").lower().startswith(
+                "text/event-stream"
+            )
+            events = (
+                questions.Events(limit)
+                if has_events
+                else questions.Collector(headers, limit, writable=self.writable)
+            )
             while piece := await answer.read():
                 for event in events.add(piece) or ():
                     yield await self.compute(len(event) <= LOOP_BYTES, read_response, {}, event, None)

@@ -1,12 +1,20 @@
-"""How one code asks on event loops and without one. `ByLoop` has what belongs to an event loop, such as its connections: made on each loop
-that uses it, and closed when the loop ends. With the others, one coroutine calls libraries that await and libraries that block: there
-it never waits, so no event loop is needed.
+"""How one code asks on event loops and without one. `ByLoop` has what belongs to an event loop, such as its
+connections: made on each loop that uses it, and closed when the loop ends. With the others, one coroutine
+calls libraries that await and libraries that block: there it never waits, so no event loop is needed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Iterable
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterable,
+)
 from inspect import isawaitable
 from typing import Generic, TypeVar
 

@@ -1,4 +1,5 @@
-"""Questions to a server, and its answers, as values: what each asks over HTTP and gRPC, and what reads the answer. Does no I/O.
+"""Questions to a server, and its answers, as values: what each asks over HTTP and gRPC, and what reads the
+answer. Does no I/O.
 
 Specification: HTTP/REST; the extensions of the model repository, statistics and configuration.
 """
@@ -21,7 +22,14 @@ from .._protocol.errors import IS_A_STREAM, ErrorResponse, InvalidRequest, Inval
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.specs import TensorSpec
-from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, Tensor, are_short, to_plain_parameters
+from .._protocol.tensors import (
+    REGION,
+    InferenceRequest,
+    InferenceResponse,
+    Tensor,
+    are_short,
+    to_plain_parameters,
+)
 from .._rest.body import FEW, HEADER_LENGTH, encode_request
 from .._rest.client import LENGTH_NAME, read_response
 
@@ -40,7 +48,8 @@ LONG: Final = 2**16
 """From so many bytes on, a body is sent in pieces of four times as many."""
 
 _ALIGNED: Final = 16
-"""A multiple of every element's size. The binary data of a body begin at such a place, so that its arrays need no copy."""
+"""A multiple of every element's size. The binary data of a body begin at such a place, so that its arrays
+need no copy."""
 
 _DIGITS: Final = 4
 """The last digits of a number decide what is left if `_ALIGNED` divides it."""
@@ -49,13 +58,19 @@ NOT_READY: Final = (400, 404, 503)
 """What servers answer a probe of a model that is not ready, or that they do not know."""
 
 _REFUSALS: Final = (400, 415, 422, 500)
-_NO_BYTES: Final = "leave out binary=False, or give Base64Codec.encode_input(name, [...]) of oip_asgi.codecs as its value"
-_REFUSES_BINARY: Final = "if this server has no binary data, as MLServer has none over REST, write binary=False"
+_NO_BYTES: Final = (
+    "leave out binary=False, or give Base64Codec.encode_input(name, [...]) of oip_asgi.codecs as its value"
+)
+_REFUSES_BINARY: Final = (
+    "if this server has no binary data, as MLServer has none over REST, write binary=False"
+)
 
 
 def check_timeout(timeout: float | None) -> float | None:
     if timeout is not None and not timeout > 0:
-        raise ValueError(f"the timeout is {show(timeout)}: expected seconds above 0, or math.inf for no limit")
+        raise ValueError(
+            f"the timeout is {show(timeout)}: expected seconds above 0, or math.inf for no limit"
+        )
     return timeout
 
 
@@ -123,11 +138,16 @@ def _read_list(document: Any) -> list[Any]:
 
 
 def _read_yes(document: Any) -> bool:
-    return not isinstance(document, dict) or all(document.get(name, True) is not False for name in ("ready", "live"))
+    return not isinstance(document, dict) or all(
+        document.get(name, True) is not False for name in ("ready", "live")
+    )
 
 
 def _read_names(document: Any) -> list[str]:
-    names = [each.get("name") if isinstance(each, dict) else each for each in _read_list(_read_object(document).get("models"))]
+    names = [
+        each.get("name") if isinstance(each, dict) else each
+        for each in _read_list(_read_object(document).get("models"))
+    ]
     if not all(isinstance(name, str) for name in names):
         raise InvalidResponse(f"the response has the models {show(names)}: expected the name of each")
     return list(dict.fromkeys(map(str, names)))
@@ -144,14 +164,19 @@ LIVE: Final = Question("GET", "/health/live", "ServerLive", _read_yes, is_probe=
 READY: Final = Question("GET", "/health/ready", "ServerReady", _read_yes, is_probe=True)
 MODELS: Final = Question("GET", "/models", "RepositoryIndex", _read_names)
 INDEX: Final = Question("POST", "/repository/index", "RepositoryIndex", _read_entries)
-INDEX_OF_READY: Final = Question("POST", "/repository/index", "RepositoryIndex", _read_entries, {"ready": True}, {"ready": True})
+INDEX_OF_READY: Final = Question(
+    "POST", "/repository/index", "RepositoryIndex", _read_entries, {"ready": True}, {"ready": True}
+)
 STATISTICS: Final = Question("GET", "/models/stats", "ModelStatistics", _read_entries)
 
 MODEL_METADATA: Final = Question("GET", "", "ModelMetadata", _read_object)
 MODEL_READY: Final = Question("GET", "/ready", "ModelReady", _read_yes, is_probe=True)
 MODEL_STATISTICS: Final = Question("GET", "/stats", "ModelStatistics", _read_entries)
 MODEL_CONFIG: Final = Question(
-    "GET", "/config", "ModelConfig", lambda document: _read_object(_read_object(document).get("config", document))
+    "GET",
+    "/config",
+    "ModelConfig",
+    lambda document: _read_object(_read_object(document).get("config", document)),
 )
 
 
@@ -160,10 +185,16 @@ def ask_of(model: str, version: str | int | None, question: Question[T]) -> Ques
     return replace(question, path=path_of(model, version) + question.path, fields=fields)
 
 
-def ask_change(action: Literal["load", "unload"], model: str, parameters: Mapping[str, Any] | None) -> Question[None]:
+def ask_change(
+    action: Literal["load", "unload"], model: str, parameters: Mapping[str, Any] | None
+) -> Question[None]:
     files = {name: value for name, value in (parameters or {}).items() if isinstance(value, bytes)}
     plain = {name: value for name, value in (parameters or {}).items() if name not in files}
-    body = {"parameters": {**to_plain_parameters("the request", plain, InvalidRequest), **files}} if parameters else {}
+    body = (
+        {"parameters": {**to_plain_parameters("the request", plain, InvalidRequest), **files}}
+        if parameters
+        else {}
+    )
     path, rpc = f"/repository{path_of(model)}/{action}", f"RepositoryModel{action.capitalize()}"
     return Question("POST", path, rpc, lambda _: None, {"model_name": model, **body}, body)
 
@@ -171,7 +202,12 @@ def ask_change(action: Literal["load", "unload"], model: str, parameters: Mappin
 def write_question(question: Question[Any]) -> HTTPRequest:
     if question.method == "GET":
         return HTTPRequest(question.method, question.path, [], [])
-    return HTTPRequest(question.method, question.path, [("Content-Type", "application/json")], [msgspec.json.encode(question.body)])
+    return HTTPRequest(
+        question.method,
+        question.path,
+        [("Content-Type", "application/json")],
+        [msgspec.json.encode(question.body)],
+    )
 
 
 # Inference
@@ -198,13 +234,23 @@ def make_inference(
     id: str | None = None,  # noqa: A002
     binary: bool = True,
 ) -> Inference:
-    """What is asked of a model, with inputs in any form, as `Client.infer` says. Lists become what their inputs are declared as."""
+    """What is asked of a model, with inputs in any form, as `Client.infer` says. Lists become what their
+    inputs are declared as."""
     plain = to_plain_parameters("the request", parameters, InvalidRequest) if parameters else {}
-    requested = [RequestOutput(output) if isinstance(output, str) else output for output in outputs] if outputs else []
+    requested = (
+        [RequestOutput(output) if isinstance(output, str) else output for output in outputs]
+        if outputs
+        else []
+    )
     if isinstance(inputs, InferenceRequest):
         tensors, own = inputs.inputs, inputs.parameters
         id, requested = inputs.id if id is None else id, requested or inputs.outputs  # noqa: A001
-    elif type(inputs) is not dict and isinstance(inputs, Sequence) and inputs and all(isinstance(each, Tensor) for each in inputs):
+    elif (
+        type(inputs) is not dict
+        and isinstance(inputs, Sequence)
+        and inputs
+        and all(isinstance(each, Tensor) for each in inputs)
+    ):
         tensors, own = list(inputs), {}
     else:
         columns = {
@@ -222,7 +268,9 @@ def is_written_quickly(inference: Inference) -> bool:
     tensors = inference.request.inputs
     if are_short(tensors):
         return True
-    return inference.binary and are_short(x for x in tensors if x.array.dtype.hasobject or not x.array.flags.c_contiguous)
+    return inference.binary and are_short(
+        x for x in tensors if x.array.dtype.hasobject or not x.array.flags.c_contiguous
+    )
 
 
 def write_inference(inference: Inference, action: str = "infer") -> HTTPRequest:
@@ -235,7 +283,12 @@ def write_inference(inference: Inference, action: str = "infer") -> HTTPRequest:
     if not binary:
         return HTTPRequest("POST", path, [("Content-Type", "application/json"), *inference.headers], [text])
     length = (HEADER_LENGTH, str(len(text)))
-    return HTTPRequest("POST", path, [("Content-Type", "application/octet-stream"), length, *inference.headers], [text, *parts])
+    return HTTPRequest(
+        "POST",
+        path,
+        [("Content-Type", "application/octet-stream"), length, *inference.headers],
+        [text, *parts],
+    )
 
 
 def _ask_for_binary(request: InferenceRequest) -> InferenceRequest:
@@ -258,7 +311,11 @@ def read_inference(inference: Inference, answer: HTTPAnswer) -> InferenceRespons
         return read_response(answer.headers, answer.body, answer.status)
     except ErrorResponse as error:
         suggest_stream(error)
-        if inference.binary and answer.status in _REFUSALS and "json" not in answer.headers.get("content-type", ""):
+        if (
+            inference.binary
+            and answer.status in _REFUSALS
+            and "json" not in answer.headers.get("content-type", "")
+        ):
             raise ErrorResponse(f"{error.text} ({_REFUSES_BINARY})", error.response_status) from None
         raise
 
@@ -309,13 +366,16 @@ def check_coding(headers: Mapping[str, str]) -> None:
     coding = headers.get("content-encoding")
     if coding and coding.lower() != "identity":
         raise InvalidResponse(
-            f"the response has the Content-Encoding {show(coding)}, which only a client of httpx2 reads: give one as http="
+            f"the response has the Content-Encoding {show(coding)}, which only a client of httpx2 reads: "
+            "give one as http="
         )
 
 
 def check_size(size: int, limit: int | None, what: str) -> None:
     if limit is not None and size > limit:
-        raise InvalidResponse(f"the {what} is larger than {limit} bytes, the most that is read of it (max_body_bytes)")
+        raise InvalidResponse(
+            f"the {what} is larger than {limit} bytes, the most that is read of it (max_body_bytes)"
+        )
 
 
 class Collector:
@@ -330,9 +390,12 @@ class Collector:
         self._limit = limit
         self._size = 0
         self._padding = -int(head[-_DIGITS:]) % _ALIGNED if head.isdecimal() else 0
-        # who may write gets a view of a bytearray; of a BytesIO, its `bytes`: a view of one makes it complain when it is collected
+        # who may write gets a view of a bytearray; of a BytesIO, its `bytes`: a view of one makes it complain
+        # when it is collected
         self._body = bytearray() if writable else BytesIO()
-        self._append: Callable[[bytes], object] = self._body.extend if isinstance(self._body, bytearray) else self._body.write
+        self._append: Callable[[bytes], object] = (
+            self._body.extend if isinstance(self._body, bytearray) else self._body.write
+        )
         if self._padding:
             self._append(bytes(self._padding))
 
@@ -342,7 +405,8 @@ class Collector:
         self._append(piece)
 
     def finish(self) -> Buffer:
-        """The body: a short one as `bytes`; a long one so that arrays are views of it, which can be written to, or never change."""
+        """The body: a short one as `bytes`; a long one so that arrays are views of it, which can be written
+        to, or never change."""
         body = self._body if isinstance(self._body, bytearray) else self._body.getvalue()
         return bytes(body[self._padding :]) if self._size <= FEW else memoryview(body)[self._padding :]
 
@@ -353,7 +417,8 @@ _MARK: Final = "\ufeff".encode()
 
 
 class Events:
-    """Server-sent events, as they arrive in pieces: what each holds. Raises InvalidResponse if one has more bytes than `limit`."""
+    """Server-sent events, as they arrive in pieces: what each holds. Raises InvalidResponse if one has more
+    bytes than `limit`."""
 
     def __init__(self, limit: int | None) -> None:
         self._limit = limit

@@ -12,7 +12,8 @@ from .._protocol.errors import SOON, ErrorResponse, InferenceError, InvalidRespo
 from ._senders import ConnectionFailed
 
 _NOT_THE_CLIENTS_FAULT: Final = (404, 405, 406, 407, 408, 411, 426, 429)
-"""What another server answers if its address, model or proxy is wrong, or it has no time. The client can do nothing about that."""
+"""What another server answers if its address, model or proxy is wrong, or it has no time. The client can do
+nothing about that."""
 
 _NO_MODEL: Final = "Request for unknown model"
 """How Triton's text begins if it does not have the model, with the status 400 in older versions."""
@@ -30,12 +31,18 @@ class Refusal(NamedTuple):
     text: str = ""  # the text; empty if `what` is all that the client may know
     what: str = ""  # what the other server did
     headers: Mapping[str, str] = {}  # those that belong to the status
-    is_away: bool = False  # whether the other server did not answer as it should, so that another one may be better
+    # whether the other server did not answer as it should, so that another one may be better
+    is_away: bool = False
 
     def make(self, model: str, url: str, error: Exception) -> InferenceError:
         """The error. Its cause is for the log."""
-        kind = NotReady if is_unsent(error) else InferenceError  # the log has one line of the address, and none of each request
-        refused = kind(self.text or f"model {model!r} failed: its server {self.what}", status=self.status, headers=self.headers)
+        # the log has one line of the address, and none of each request
+        kind = NotReady if is_unsent(error) else InferenceError
+        refused = kind(
+            self.text or f"model {model!r} failed: its server {self.what}",
+            status=self.status,
+            headers=self.headers,
+        )
         if self.what:
             refused.__cause__ = ConnectionError(f"{url} {self.what}: {describe(error)}")
         return refused
@@ -59,7 +66,9 @@ def _refuse_as_there(error: ErrorResponse, status: int | None) -> Refusal:
         return Refusal(502, error.text, "broke off its stream")
     what, is_away = f"answered with the status {status}", status in (502, 503, 504)
     if 400 <= status <= 499 and status not in _NOT_THE_CLIENTS_FAULT and not error.text.startswith(_NO_MODEL):
-        return Refusal(status, error.text, "" if error.text else what, _keep_header(error, "WWW-Authenticate"))
+        return Refusal(
+            status, error.text, "" if error.text else what, _keep_header(error, "WWW-Authenticate")
+        )
     if status in (429, 503):
         return Refusal(503, "", what, _keep_header(error, "Retry-After") or SOON, is_away)
     return Refusal(504 if status in (408, 504) else 502, "", what, {}, is_away)

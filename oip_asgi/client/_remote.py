@@ -1,4 +1,5 @@
-"""`remote`: a model of another server as a model of this one. It passes on requests that were checked here, and checks what comes back."""
+"""`remote`: a model of another server as a model of this one. It passes on requests that were checked here,
+and checks what comes back."""
 
 from __future__ import annotations
 
@@ -13,11 +14,26 @@ from typing import TYPE_CHECKING, Any, Final
 from .._codecs.column_dtypes import holds_missing
 from .._models.handler import Loaded
 from .._models.results import CheckedResponse
-from .._protocol.errors import InferenceError, InvalidRequest, InvalidResponse, ModelFault, NotYet, list_names, show
+from .._protocol.errors import (
+    InferenceError,
+    InvalidRequest,
+    InvalidResponse,
+    ModelFault,
+    NotYet,
+    list_names,
+    show,
+)
 from .._protocol.log import escape, logger
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.specs import TensorSpec
-from .._protocol.tensors import ELSEWHERE, InferenceContext, InferenceRequest, InferenceResponse, make_tensor, to_plain_parameters
+from .._protocol.tensors import (
+    ELSEWHERE,
+    InferenceContext,
+    InferenceRequest,
+    InferenceResponse,
+    make_tensor,
+    to_plain_parameters,
+)
 from . import _questions as questions
 from ._addresses import Address, Addresses, Reach, Readiness
 from ._declarations import get_list, read_specs
@@ -33,9 +49,17 @@ _QUESTION_SECONDS: Final = 10.0
 _AGAIN_SECONDS: Final = 0.2
 
 _NOT_PASSED_ON: Final = frozenset(
-    {"binary_data", "binary_data_output", "binary_data_size", "timeout", "triton_enable_empty_final_response", *ELSEWHERE}
+    {
+        "binary_data",
+        "binary_data_output",
+        "binary_data_size",
+        "timeout",
+        "triton_enable_empty_final_response",
+        *ELSEWHERE,
+    }
 )
-"""Parameters that are about this server's own answer: it has done what they ask, or the request is written anew."""
+"""Parameters that are about this server's own answer: it has done what they ask, or the request is written
+anew."""
 
 _NO_BYTES: Final = 'the other server has no binary data: send base64 text, with the content type "base64"'
 
@@ -43,8 +67,8 @@ _UNSIGNED: Final = frozenset({"priority", "sequence_id"})
 """Parameters of 64 bits without a sign, by Triton's extensions."""
 
 _MAX_HEADERS: Final = 7000
-"""Bytes of headers that are passed on. Above 8,192 in all, Triton closes the connection, and gRPC refuses some calls: what a client sent
-would look like a failure of the server."""
+"""Bytes of headers that are passed on. Above 8,192 in all, Triton closes the connection, and gRPC refuses
+some calls: what a client sent would look like a failure of the server."""
 
 _OF_CONNECTION: Final = re.compile(
     "connection|content-.*|expect|host|inference-header-content-length|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade|accept-encoding"
@@ -65,41 +89,50 @@ def remote(
     wait: float = 60.0,
     retry: float = 0.0,
 ) -> Callable[[], Awaitable[Loaded]]:
-    """Make the `load=` of a model that another server of the protocol has: Triton, KServe, MLServer, or one of this package.
+    """Make the `load=` of a model that another server of the protocol has: Triton, KServe, MLServer, or one
+    of this package.
 
-    When it is loaded, it reads what the other server says of the model. From then on requests are checked here, and passed on if they
-    are right: binary tensors as the bytes that they are. One request is one call, which is never repeated. The call ends if the client
-    goes, or if the request has no time left. How much time it has is sent to the other server, as the request's parameter `timeout`, which
-    counts there if the model has `allow_timeout_override=True`.
+    When it is loaded, it reads what the other server says of the model. From then on requests are checked
+    here, and passed on if they are right: binary tensors as the bytes that they are. One request is one call,
+    which is never repeated. The call ends if the client goes, or if the request has no time left. How much
+    time it has is sent to the other server, as the request's parameter `timeout`, which counts there if the
+    model has `allow_timeout_override=True`.
 
     Args:
-        url: Where the other server's paths begin, such as "http://triton:8000/v2", or "http+unix:///run/model.sock/v2" for a server on a
-            Unix socket. Of several, each call takes the one with the fewest calls under way; one that cannot be reached, breaks off or
-            answers 502, 503 or 504 is passed over for a second. A call goes to another one only if no connection could be opened.
+        url: Where the other server's paths begin, such as "http://triton:8000/v2", or
+            "http+unix:///run/model.sock/v2" for a server on a Unix socket. Of several, each call takes the
+            one with the fewest calls under way; one that cannot be reached, breaks off or answers 502, 503 or
+            504 is passed over for a second. A call goes to another one only if no connection could be opened.
         model: The model's name there.
         version: Its version there; without it, the other server chooses.
-        http: A client of httpx2 for certificates, proxies or tests. It belongs to one event loop, and stays open. Without it, connections
-            are opened on each event loop that calls the model.
+        http: A client of httpx2 for certificates, proxies or tests. It belongs to one event loop, and stays
+            open. Without it, connections are opened on each event loop that calls the model.
         forward: The headers of a request that are passed on. No other is.
-        stream: Whether the model answers with a stream. Without it, its configuration says that, if the other server has one.
-        wait: For how many seconds a load tries again if the other server cannot be reached or is not ready. After that the model is not
-            ready, and says why; each request or probe, but at most one in five seconds, begins such a load again.
-        retry: For how many seconds a call tries again if no connection can be opened, as while the other server restarts. It keeps its
-            slot meanwhile. Without it, the call is answered 503 at once.
+        stream: Whether the model answers with a stream. Without it, its configuration says that, if the other
+            server has one.
+        wait: For how many seconds a load tries again if the other server cannot be reached or is not ready.
+            After that the model is not ready, and says why; each request or probe, but at most one in five
+            seconds, begins such a load again.
+        retry: For how many seconds a call tries again if no connection can be opened, as while the other
+            server restarts. It keeps its slot meanwhile. Without it, the call is answered 503 at once.
 
     Returns:
-        What `load=` takes. The model is ready while the other server says that its own model is; that is checked at most once per second.
+        What `load=` takes. The model is ready while the other server says that its own model is; that is
+        checked at most once per second.
 
     Raises:
-        ValueError: A URL cannot be the address of a server, `forward` has a header that belongs to a connection, or `retry` is below 0.
+        ValueError: A URL cannot be the address of a server, `forward` has a header that belongs to a
+            connection, or `retry` is below 0.
 
     Example:
         >>> server = InferenceServer()
-        >>> server.register("bert", load=remote("http://triton:8000/v2", "bert"), max_concurrency=64, timeout=5)
+        >>> load = remote("http://triton:8000/v2", "bert")
+        >>> server.register("bert", load=load, max_concurrency=64, timeout=5)
 
-    Errors 400 to 499 keep their status, but for 404 and others that are not the client's fault: these are 502, as are a broken answer
-    and other errors from 500 on. 429, 503 and no connection become 503; 408, 504 and no answer in time become 504. The log has each cause,
-    and of an address that cannot be reached one line when it goes away, and one when it is back.
+    Errors 400 to 499 keep their status, but for 404 and others that are not the client's fault: these are
+    502, as are a broken answer and other errors from 500 on. 429, 503 and no connection become 503; 408, 504
+    and no answer in time become 504. The log has each cause, and of an address that cannot be reached one
+    line when it goes away, and one when it is back.
 
     Specification: Inference, Binary Tensor Data Extension, Server Metadata, Model Metadata.
     """
@@ -115,7 +148,8 @@ def remote(
     Addresses(urls, http)  # what is wrong with a URL is an error here
 
     async def load() -> Loaded:
-        addresses = Addresses(urls, http)  # with new connections: those of the model that it replaces are closed
+        # with new connections: those of the model that it replaces are closed
+        addresses = Addresses(urls, http)
         try:
             return await _Remote(addresses, model, version, headers, stream, retry).load(wait)
         except BaseException:
@@ -137,7 +171,13 @@ class _Remote:
         stream: bool | None,
         retry: float,
     ) -> None:
-        self._addresses, self._model, self._version, self._forward, self._streams = addresses, model, version, forward, stream
+        self._addresses, self._model, self._version, self._forward, self._streams = (
+            addresses,
+            model,
+            version,
+            forward,
+            stream,
+        )
         self._retry = retry
         self._reaches = {url: Reach(f"{url}, which has the model {model!r},") for url in addresses.urls}
         self._readiness = Readiness(self._find_reason)
@@ -167,10 +207,14 @@ class _Remote:
     async def _read_declaration(self) -> Loaded:
         server = await self._ask_question(questions.METADATA)
         extensions = get_list(server, "extensions")
-        metadata = await self._ask_question(questions.ask_of(self._model, self._version, questions.MODEL_METADATA))
+        metadata = await self._ask_question(
+            questions.ask_of(self._model, self._version, questions.MODEL_METADATA)
+        )
         config: dict[str, Any] = {}
         if "model_configuration" in extensions:
-            config = await self._ask_question(questions.ask_of(self._model, self._version, questions.MODEL_CONFIG))
+            config = await self._ask_question(
+                questions.ask_of(self._model, self._version, questions.MODEL_CONFIG)
+            )
         self._binary = any(str(name).startswith("binary_tensor_data") for name in extensions)
         inputs, outputs = (read_specs(metadata, what) for what in ("inputs", "outputs"))
         if (metadata.get("parameters") or {}).get("undeclared_inputs"):
@@ -178,8 +222,15 @@ class _Remote:
         self._specs, self._outputs = tuple(outputs), {spec.name: spec for spec in outputs}
         if self._streams is None:
             self._streams = bool((config.get("model_transaction_policy") or {}).get("decoupled"))
-        if self._streams and server.get("name") == "triton" and not all(address.is_grpc for address in self._addresses.choose()):
-            raise ModelFault(f"the model {self._model!r} answers with a stream, which Triton sends over gRPC only: write grpc://host:8001")
+        if (
+            self._streams
+            and server.get("name") == "triton"
+            and not all(address.is_grpc for address in self._addresses.choose())
+        ):
+            raise ModelFault(
+                f"the model {self._model!r} answers with a stream, which Triton sends over gRPC only: write "
+                "grpc://host:8001"
+            )
         return Loaded(
             function=self.stream if self._streams else self.infer,
             inputs=inputs,
@@ -218,7 +269,9 @@ class _Remote:
         """Why the model is not ready, for the log; None if it is."""
         what = "says so"
         try:
-            if await self._ask_question(questions.ask_of(self._model, self._version, questions.MODEL_READY), is_loaded=True):
+            if await self._ask_question(
+                questions.ask_of(self._model, self._version, questions.MODEL_READY), is_loaded=True
+            ):
                 return None
         except ERRORS as error:
             what = _tell(error)
@@ -240,7 +293,9 @@ class _Remote:
                     address.end_call()
             await _wait_or_raise(until, refusal)
 
-    async def stream(self, request: InferenceRequest, context: InferenceContext) -> AsyncGenerator[InferenceResponse]:
+    async def stream(
+        self, request: InferenceRequest, context: InferenceContext
+    ) -> AsyncGenerator[InferenceResponse]:
         until = time.monotonic() + self._retry
         while True:
             inference = self._write(request, context)
@@ -262,51 +317,78 @@ class _Remote:
         parameters = _pass_on(request.parameters)
         if context.deadline != math.inf:
             parameters = {**parameters, "timeout": max(1, int((context.deadline - time.monotonic()) * 1e6))}
-        inputs = [make_tensor(x.name, x.array, _pass_on(x.parameters)) if x.parameters else x for x in request.inputs]
+        inputs = [
+            make_tensor(x.name, x.array, _pass_on(x.parameters)) if x.parameters else x
+            for x in request.inputs
+        ]
         outputs = [RequestOutput(output.name) for output in request.outputs]
         headers: list[tuple[str, str]] = []
         for name, value in context.headers.items():
             if name in self._forward:
                 value = value.strip(" \t")  # some servers leave it on, and it is no part of the value
                 if not _VALUE.fullmatch(value):
-                    raise InvalidRequest(f"the header {name} cannot be passed on: expected bytes that can be printed")
+                    raise InvalidRequest(
+                        f"the header {name} cannot be passed on: expected bytes that can be printed"
+                    )
                 headers.append((name, value))
         if headers and sum(len(name) + len(value) for name, value in headers) > _MAX_HEADERS:
             names = list_names(self._forward)
-            raise InvalidRequest(f"the forwarded headers ({names}) have more than {_MAX_HEADERS} bytes together: send shorter ones")
+            raise InvalidRequest(
+                f"the forwarded headers ({names}) have more than {_MAX_HEADERS} bytes together: send "
+                "shorter ones"
+            )
         sent = InferenceRequest(inputs, request.id, parameters, outputs)
-        return Inference(self._model, self._version, sent, self._binary, headers, context.max_body_bytes, _NO_BYTES)
+        return Inference(
+            self._model, self._version, sent, self._binary, headers, context.max_body_bytes, _NO_BYTES
+        )
 
-    def _check(self, address: Address, response: InferenceResponse, request: InferenceRequest) -> InferenceResponse:
+    def _check(
+        self, address: Address, response: InferenceResponse, request: InferenceRequest
+    ) -> InferenceResponse:
         """Check a response against what the other server said of its model."""
         self._note_back(address)
         declared = self._outputs
         by_name = {tensor.name: tensor for tensor in response.outputs}
         if len(by_name) != len(response.outputs):
-            raise InvalidResponse(f"the response has an output twice: {list_names([tensor.name for tensor in response.outputs])}")
+            raise InvalidResponse(
+                "the response has an output twice: "
+                f"{list_names([tensor.name for tensor in response.outputs])}"
+            )
         for name, tensor in by_name.items():
             array, spec = tensor.array, declared.get(name)
             if declared and (
-                spec is None or (array.dtype != spec.dtype and not holds_missing(tensor, spec.dtype)) or not spec.fits(array.shape)
+                spec is None
+                or (array.dtype != spec.dtype and not holds_missing(tensor, spec.dtype))
+                or not spec.fits(array.shape)
             ):
                 raise InvalidResponse(
                     f"the output {show(name)} is {tensor.datatype} of shape {list(array.shape)}: expected "
                     + (f"{spec.datatype} of shape {list(spec.shape)}" if spec else list_names(list(declared)))
                 )
             if tensor.parameters:
-                tensor.parameters = to_plain_parameters(f"output {show(name)}", tensor.parameters, InvalidResponse)
+                tensor.parameters = to_plain_parameters(
+                    f"output {show(name)}", tensor.parameters, InvalidResponse
+                )
         if response.parameters:
             response.parameters = to_plain_parameters("the response", response.parameters, InvalidResponse)
         if not declared.keys() <= by_name.keys():
-            missing = ({output.name for output in request.outputs} & declared.keys() or declared.keys()) - by_name.keys()
+            missing = (
+                {output.name for output in request.outputs} & declared.keys() or declared.keys()
+            ) - by_name.keys()
             if missing:
                 raise InvalidResponse(f"the response has no output {list_names(sorted(missing))}")
-        outputs = [by_name[name] for name in declared if name in by_name] if len(by_name) > 1 and declared else response.outputs
-        return CheckedResponse(outputs, response.parameters, None, response.model_name, response.model_version, self._specs)
+        outputs = (
+            [by_name[name] for name in declared if name in by_name]
+            if len(by_name) > 1 and declared
+            else response.outputs
+        )
+        return CheckedResponse(
+            outputs, response.parameters, None, response.model_name, response.model_version, self._specs
+        )
 
     def _refuse(self, address: Address, error: Exception, context: InferenceContext) -> InferenceError:
-        """Raise what the client gets; return it if no connection could be opened, so that another address may answer. One that did not
-        answer, or with 502 to 504, is passed over for a second."""
+        """Raise what the client gets; return it if no connection could be opened, so that another address may
+        answer. One that did not answer, or with 502 to 504, is passed over for a second."""
         refusal = refuse(error)
         if refusal is None:  # it is not the other server's
             raise error
@@ -328,7 +410,9 @@ class _Remote:
 def _tell(error: Exception) -> str:
     """What the other server did to a question that is not inference."""
     refusal = refuse(error)
-    return refusal.what if refusal is not None and refusal.what else f"refused the question: {describe(error)}"
+    return (
+        refusal.what if refusal is not None and refusal.what else f"refused the question: {describe(error)}"
+    )
 
 
 async def _wait_or_raise(until: float, refusal: InferenceError) -> None:
@@ -340,16 +424,23 @@ async def _wait_or_raise(until: float, refusal: InferenceError) -> None:
 
 def _pass_on(parameters: Parameters) -> Parameters:
     """The parameters for the other server. Raises if the value of one would change on the way."""
-    passed = {name: value for name, value in parameters.items() if name not in _NOT_PASSED_ON} if parameters else parameters
+    passed = (
+        {name: value for name, value in parameters.items() if name not in _NOT_PASSED_ON}
+        if parameters
+        else parameters
+    )
     for name, value in passed.items():
         if not _arrives_unchanged(name, value):
             expected = "expected text without NUL, a finite number, or an integer of 64 bits with its sign"
-            raise InvalidRequest(f"the parameter {show(name)} = {show(value)} cannot be passed on: {expected}")
+            raise InvalidRequest(
+                f"the parameter {show(name)} = {show(value)} cannot be passed on: {expected}"
+            )
     return passed
 
 
 def _arrives_unchanged(name: str, value: str | float | bool) -> bool:
-    """Whether a parameter arrives unchanged at Triton, which ends text at a NUL and makes integers beyond 64 bits floats, and over gRPC."""
+    """Whether a parameter arrives unchanged at Triton, which ends text at a NUL and makes integers beyond 64
+    bits floats, and over gRPC."""
     if isinstance(value, str):
         return "\0" not in name + value
     least = 0 if name in _UNSIGNED else -(2**63)

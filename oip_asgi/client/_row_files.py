@@ -1,7 +1,8 @@
 """Files of rows, read and written by pandas. Knows no models and no protocol.
 
-Rows are read in frames whose values are objects: the texts of CSV, and None for what is missing. What was scored is written in the order of
-the rows, with a state beside it that says how far that is, so that a run that was cut goes on from there.
+Rows are read in frames whose values are objects: the texts of CSV, and None for what is missing. What was
+scored is written in the order of the rows, with a state beside it that says how far that is, so that a run
+that was cut goes on from there.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from .._protocol.errors import ErrorResponse, InferenceError
 
 
 def read_rows(file: Path, size: int, names: list[str] | None = None) -> Iterator[pd.DataFrame]:
-    """The file in frames of at most so many rows, whose index has their numbers, from 1 on. The values are objects: the texts of CSV, and
-    None for what is missing.
+    """The file in frames of at most so many rows, whose index has their numbers, from 1 on. The values are
+    objects: the texts of CSV, and None for what is missing.
 
     Raises:
         ValueError: It cannot be read.
@@ -39,10 +40,14 @@ def read_rows(file: Path, size: int, names: list[str] | None = None) -> Iterator
 
 
 def _read_csv(file: Path, size: int) -> Iterator[Any]:
-    # the engine in C drops what the first row of a chunk has too much; and of blank lines, which are all None, `""` is to be known
-    with pd.read_csv(file, chunksize=size, dtype=object, na_filter=False, engine="python", skip_blank_lines=False) as parts:
+    # the engine in C drops what the first row of a chunk has too much; and of blank lines, which are all
+    # None, `""` is to be known
+    with pd.read_csv(
+        file, chunksize=size, dtype=object, na_filter=False, engine="python", skip_blank_lines=False
+    ) as parts:
         for rows in parts:
-            if not isinstance(rows.index, pd.RangeIndex):  # pandas takes the first values of each row for its name
+            # pandas takes the first values of each row for its name
+            if not isinstance(rows.index, pd.RangeIndex):
                 raise ValueError("the first rows have more values than the file has columns")
             yield rows.dropna(how="all")
 
@@ -61,7 +66,10 @@ def _read_parquet(file: Path, size: int) -> Iterator[Any]:
     import pyarrow.parquet
 
     for batch in pyarrow.parquet.ParquetFile(file).iter_batches(size):
-        columns = [[cell.isoformat() if hasattr(cell, "isoformat") else cell for cell in column.to_pylist()] for column in batch.columns]
+        columns = [
+            [cell.isoformat() if hasattr(cell, "isoformat") else cell for cell in column.to_pylist()]
+            for column in batch.columns
+        ]
         yield pd.DataFrame(dict(enumerate(columns)), dtype=object).set_axis(batch.schema.names, axis=1)
 
 
@@ -75,16 +83,20 @@ READERS: Final[Mapping[str, Callable[[Path, int], Iterator[Any]]]] = {
 """What reads a file of each suffix."""
 
 
-def find_types(file: Path, size: int, are_asked: Callable[[str], bool]) -> tuple[dict[str, set[type | None]], int]:
-    """The types of all values of each column, as pandas reads them, with None if some are missing: of those that are asked. And how many
-    rows there are."""
+def find_types(
+    file: Path, size: int, are_asked: Callable[[str], bool]
+) -> tuple[dict[str, set[type | None]], int]:
+    """The types of all values of each column, as pandas reads them, with None if some are missing: of those
+    that are asked. And how many rows there are."""
     types: dict[str, set[type | None]] = {}
     total, read = 0, read_text if is_csv(file) else lambda cell: cell
     for rows in read_rows(file, size):
         for name in dict.fromkeys([*types, *rows]):  # a row of JSON need not have each column
             of_column = types.setdefault(name, {None} if total else set())
             if are_asked(name):
-                of_column |= {None if value is None else type(value) for value in map(read, rows.get(name, [None]))}
+                of_column |= {
+                    None if value is None else type(value) for value in map(read, rows.get(name, [None]))
+                }
         total += len(rows)
     return types, total
 
@@ -95,7 +107,8 @@ def is_csv(file: Path) -> bool:
 
 
 def read_text(text: str | None, first: Callable[[str], Any] = int) -> Any:
-    """The value of a text of CSV as pandas reads it: what is no number and no boolean is a text, and None if it is empty."""
+    """The value of a text of CSV as pandas reads it: what is no number and no boolean is a text, and None if
+    it is empty."""
     plain = (text or "").strip().replace("_", "x")  # 1_000 is a number to Python alone
     for read in (first, int, BOOLS.__getitem__, _read_float):
         with suppress(ValueError, KeyError):
@@ -103,7 +116,16 @@ def read_text(text: str | None, first: Callable[[str], Any] = int) -> Any:
     return text or None
 
 
-BOOLS: Final = {"True": True, "TRUE": True, "true": True, "1": True, "False": False, "FALSE": False, "false": False, "0": False}
+BOOLS: Final = {
+    "True": True,
+    "TRUE": True,
+    "true": True,
+    "1": True,
+    "False": False,
+    "FALSE": False,
+    "false": False,
+    "0": False,
+}
 """Those that pandas reads, and what a column that is declared as one of booleans has beside them."""
 
 
@@ -118,11 +140,13 @@ _PLACE: Final = re.compile(
     r"""\A(?:((?:input|column|tensor) (?:'[^']*'|"[^"]*")(?:,|:| cannot [^:]*:) )"""
     r"""(?:(?:row|(?:data: )?element) 0\b|data\[0\](?!\[))|rows\[0\](\.?))"""
 )
-"""Where the text of an error begins with the row. A refused row was sent alone, so it is the first one there."""
+"""Where the text of an error begins with the row. A refused row was sent alone, so it is the first one
+there."""
 
 
 class Writer:
-    """Writes rows as they are scored, and what was refused beside them. A file beside tells how far that is, until the end.
+    """Writes rows as they are scored, and what was refused beside them. A file beside tells how far that is,
+    until the end.
 
     Args:
         of: What the run is about. Another one cannot go on with it.
@@ -135,15 +159,26 @@ class Writer:
         self._state_file = file.with_name(f"{file.name}.state")
         was_cut = self._state_file.exists()
         if was_cut and not goes_on:
-            raise ValueError(f"{file}: a run was cut before its end: go on with --resume, or remove {self._state_file}")
+            raise ValueError(
+                f"{file}: a run was cut before its end: go on with --resume, or remove {self._state_file}"
+            )
         if goes_on and file.exists() and not was_cut:
             raise ValueError(f"--resume: {file} is complete: leave --resume out to score all rows anew")
-        state: Any = json.loads(self._state_file.read_text()) if was_cut else {"of": of, "done": 0, "refused": 0, "sizes": [0, 0]}
+        state: Any = (
+            json.loads(self._state_file.read_text())
+            if was_cut
+            else {"of": of, "done": 0, "refused": 0, "sizes": [0, 0]}
+        )
         if state["of"] != of:
-            raise ValueError(f"--resume: {file} was begun with {json.dumps(state['of'])}: this is {json.dumps(of)}")
+            raise ValueError(
+                f"--resume: {file} was begun with {json.dumps(state['of'])}: this is {json.dumps(of)}"
+            )
         self.done, self.refused, self._sizes = state["done"], state["refused"], state["sizes"]
         if self._sizes[0] > (self._part.stat().st_size if self._part.exists() else 0):
-            raise ValueError(f"--resume: {self._part} is shorter than the run has left it: remove {self._state_file} to begin anew")
+            raise ValueError(
+                f"--resume: {self._part} is shorter than the run has left it: remove {self._state_file} to "
+                "begin anew"
+            )
         self.write([])
 
     def write(self, ended: Sequence[tuple[pd.DataFrame, Any]]) -> None:
@@ -156,9 +191,14 @@ class Writer:
                 for part in parts:
                     opened.write(_encode(part, self.suffix, has_names=opened.tell() > 0))
                 self._sizes[place] = opened.tell()
-        self.done, self.refused = int(ended[-1][0].index[-1]) if ended else self.done, self.refused + len(refused)
+        self.done, self.refused = (
+            int(ended[-1][0].index[-1]) if ended else self.done,
+            self.refused + len(refused),
+        )
         new = self._state_file.with_suffix(".new")
-        new.write_text(json.dumps({"of": self._of, "done": self.done, "refused": self.refused, "sizes": self._sizes}))
+        new.write_text(
+            json.dumps({"of": self._of, "done": self.done, "refused": self.refused, "sizes": self._sizes})
+        )
         new.replace(self._state_file)
 
     def _describe(self, row: pd.DataFrame, error: InferenceError) -> pd.DataFrame:
@@ -167,8 +207,12 @@ class Writer:
         reason = _PLACE.sub(lambda at: f"{at[1] or ''}row {number}{', ' if at[2] else ''}", text)
         self.first_reason = self.first_reason or reason
         if self.suffix == ".csv":
-            return pd.DataFrame([[number, reason, *row.iloc[0]]], columns=["row", "reason", *row], dtype=object)
-        return pd.DataFrame({"row": [number], "reason": [reason], "columns": [row.iloc[0].to_dict()]}, dtype=object)
+            return pd.DataFrame(
+                [[number, reason, *row.iloc[0]]], columns=["row", "reason", *row], dtype=object
+            )
+        return pd.DataFrame(
+            {"row": [number], "reason": [reason], "columns": [row.iloc[0].to_dict()]}, dtype=object
+        )
 
     def finish(self, *, is_complete: bool) -> None:
         if self.refused == 0:
@@ -178,12 +222,20 @@ class Writer:
 
             try:
                 tables = [
-                    pyarrow.table({"row": pyarrow.nulls(0, pyarrow.int64())}),  # all there is if each row is refused
-                    *(pyarrow.Table.from_pandas(rows, preserve_index=False) for rows in read_rows(self._part, 2**16)),
+                    # all there is if each row is refused
+                    pyarrow.table({"row": pyarrow.nulls(0, pyarrow.int64())}),
+                    *(
+                        pyarrow.Table.from_pandas(rows, preserve_index=False)
+                        for rows in read_rows(self._part, 2**16)
+                    ),
                 ]
-                pyarrow.parquet.write_table(pyarrow.concat_tables(tables, promote_options="permissive"), self.file)
+                pyarrow.parquet.write_table(
+                    pyarrow.concat_tables(tables, promote_options="permissive"), self.file
+                )
             except pyarrow.ArrowException as error:
-                raise ValueError(f"{self._part} has a column of several types ({error}): declare the outputs of the model") from None
+                raise ValueError(
+                    f"{self._part} has a column of several types ({error}): declare the outputs of the model"
+                ) from None
             self._part.unlink()
         if is_complete:
             self._state_file.unlink()
@@ -191,7 +243,10 @@ class Writer:
 
 def _encode(rows: pd.DataFrame, suffix: str, *, has_names: bool) -> bytes:
     if suffix != ".csv":  # `to_json` writes 15 digits of a number
-        return "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows.to_dict("records")).encode()
+        return "".join(
+            json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows.to_dict("records")
+        ).encode()
     options: dict[str, Any] = {"index": False, "header": not has_names, "lineterminator": "\n"}
     text: str = rows.to_csv(**options)
-    return (rows.to_csv(**options, quoting=1) if "\r" in text else text).encode()  # which Python quotes since 3.13
+    # which Python quotes since 3.13
+    return (rows.to_csv(**options, quoting=1) if "\r" in text else text).encode()

@@ -1,4 +1,5 @@
-"""What sends a request over HTTP and reads its answer, as the three senders have it: addresses, limits of time, what goes wrong."""
+"""What sends a request over HTTP and reads its answer, as the three senders have it: addresses, limits of
+time, what goes wrong."""
 
 from __future__ import annotations
 
@@ -14,20 +15,24 @@ from ._questions import LONG, HTTPRequest
 _URL: Final = re.compile(r"(https?)://(\[[0-9a-fA-F:.]+\]|[^\s/?#@:\[\]]+)(?::(\d{1,5}))?(/[^?#]*)?")
 _SOCKET: Final = re.compile(r"http\+unix://(/?[^/].*?\.sock)(/.*)?", re.DOTALL)
 _EXPECTED: Final = (
-    "expected one such as http://host:8000/v2, http+unix:///run/model.sock/v2 or grpc://host:8001, without a password, query or fragment"
+    "expected one such as http://host:8000/v2, http+unix:///run/model.sock/v2 or grpc://host:8001, without "
+    "a password, query or fragment"
 )
 
 _PORTS: Final = {"http": 80, "https": 443}
 
 IDLE_SECONDS: Final = 1.5
-"""How long a connection is kept for the next request. Servers close idle ones after 2 seconds, which is gunicorn's default, or later."""
+"""How long a connection is kept for the next request. Servers close idle ones after 2 seconds, which is
+gunicorn's default, or later."""
 
 _FAILED: Final = 500
-"""After this answer MLServer and KServe close the connection, and do not say so: the next request on it would fail."""
+"""After this answer MLServer and KServe close the connection, and do not say so: the next request on it would
+fail."""
 
 
 def is_kept(status: int, request: HTTPRequest) -> bool:
-    """Whether a server keeps the connection after an answer with this status. Many close it if they refuse what they have not read."""
+    """Whether a server keeps the connection after an answer with this status. Many close it if they refuse
+    what they have not read."""
     return status != _FAILED and (status < 400 or request.size <= LONG)
 
 
@@ -52,14 +57,18 @@ class ConnectionFailed(OSError):
     `__cause__` is the error of that library.
     """
 
-    def __init__(self, message: str, reason: str = "", *, is_unsent: bool = False, is_timeout: bool = False) -> None:
+    def __init__(
+        self, message: str, reason: str = "", *, is_unsent: bool = False, is_timeout: bool = False
+    ) -> None:
         super().__init__(message)
         self.reason = reason
         self.is_unsent = is_unsent
         self.is_timeout = is_timeout
 
 
-def make_failure(url: str, error: BaseException | str, *, is_unsent: bool, is_timeout: bool) -> ConnectionFailed:
+def make_failure(
+    url: str, error: BaseException | str, *, is_unsent: bool, is_timeout: bool
+) -> ConnectionFailed:
     what = "took too long" if is_timeout else "cannot be reached" if is_unsent else "gave no whole answer"
     reason = str(error) or type(error).__name__
     return ConnectionFailed(f"{url} {what}: {reason}", reason, is_unsent=is_unsent, is_timeout=is_timeout)
@@ -82,7 +91,8 @@ class Sender(Protocol):
     """Sends requests to one address. Raises ConnectionFailed."""
 
     async def send(self, request: HTTPRequest, seconds: float | None) -> Answer:
-        """Send a request, with a limit of time for the connection and for each part that is sent or arrives; None for the sender's own."""
+        """Send a request, with a limit of time for the connection and for each part that is sent or arrives;
+        None for the sender's own."""
 
     async def close(self) -> None: ...
 
@@ -112,4 +122,12 @@ def read_url(url: str) -> Address:
     port = int(parsed[3] or _PORTS[scheme])
     netloc = host if port == _PORTS[scheme] else f"{host}:{port}"
     prefix = quote((parsed[4] or "").rstrip("/"), safe="/%:@!$&'()*+,;=~")
-    return Address(url.rstrip("/"), scheme, host.strip("[]"), port, netloc, prefix, unquote(socket[1]) if socket else None)
+    return Address(
+        url.rstrip("/"),
+        scheme,
+        host.strip("[]"),
+        port,
+        netloc,
+        prefix,
+        unquote(socket[1]) if socket else None,
+    )

@@ -4,8 +4,9 @@ python -m oip_asgi.client check http://127.0.0.1:8000/v2 --model double
 
 Without --model, it takes the only one that the server has.
 
-It ends with 0 if nothing is wrong, with 1 if something is, and with 2 if the model cannot be asked. The answer to a bad request is wrong if
-it is not 4xx with `{"error": text}`. The model runs with ones, `true` or "a" as its inputs, unless --request names a good request.
+It ends with 0 if nothing is wrong, with 1 if something is, and with 2 if the model cannot be asked. The
+answer to a bad request is wrong if it is not 4xx with `{"error": text}`. The model runs with ones, `true` or
+"a" as its inputs, unless --request names a good request.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ _WORDS_OF_KINDS: Final = {"i": ("integer", "number"), "u": ("integer", "number")
 
 
 class Row(NamedTuple):
-    """What is sent, as a change of a good request, and what is expected: "ok", "answered" by a response, "refused" by an error, "4xx"."""
+    """What is sent, as a change of a good request, and what is expected: "ok", "answered" by a response,
+    "refused" by an error, "4xx"."""
 
     section: str
     name: str
@@ -63,7 +65,9 @@ class Good:
     def __init__(self, path: str, request: dict[str, Any], metadata: dict[str, Any]) -> None:
         self.path = path
         self.request = request
-        self.declared: dict[str, list[int]] = {item["name"]: item["shape"] for item in metadata.get("inputs") or ()}
+        self.declared: dict[str, list[int]] = {
+            item["name"]: item["shape"] for item in metadata.get("inputs") or ()
+        }
         self.outputs = [str(output["name"]) for output in metadata.get("outputs") or ()]
 
     def change(self, row: Row, *, has_binary: bool) -> HTTPRequest:
@@ -80,14 +84,29 @@ class Good:
             headers, body = _write_binary(document, change["binary"])
             return HTTPRequest("POST", path, headers, body)
         literal = change.get("literal", "[" * change.get("deep", 0) + "]" * change.get("deep", 0))
-        text = change.get("body", json.dumps(document).replace(json.dumps(_LITERAL), literal) + change.get("append", ""))
+        text = change.get(
+            "body", json.dumps(document).replace(json.dumps(_LITERAL), literal) + change.get("append", "")
+        )
         body = text.encode(errors="surrogateescape")
-        return HTTPRequest("POST", path, [("Content-Type", "application/json"), *headers], [body[: len(body) - change.get("cut", 0)]])
+        return HTTPRequest(
+            "POST",
+            path,
+            [("Content-Type", "application/json"), *headers],
+            [body[: len(body) - change.get("cut", 0)]],
+        )
 
     def _set(self, document: dict[str, Any], change: dict[str, Any]) -> None:
-        """Make the changes that a row of `checks.json` names, in their order here. Raises NotTried where one does not fit the model."""
+        """Make the changes that a row of `checks.json` names, in their order here. Raises NotTried where one
+        does not fit the model."""
         types = [(each, each["datatype"]) for each in document["inputs"]]
-        first = next((each for each, of in types if change.get("if", of) in (of, *_WORDS_OF_KINDS.get(dtype_of(of).kind, ()))), None)
+        first = next(
+            (
+                each
+                for each, of in types
+                if change.get("if", of) in (of, *_WORDS_OF_KINDS.get(dtype_of(of).kind, ()))
+            ),
+            None,
+        )
         if first is None:
             raise NotTried(f"no {change['if']} input" if "if" in change else "no input")
         self._set_input(first, change)
@@ -118,7 +137,9 @@ class Good:
         if "nested" in change:
             first["data"] = np.array(data, object).reshape(shape).tolist()
         if "fixed" in change:
-            axis = next((axis for axis, size in enumerate(self.declared.get(first["name"], ())) if size > 0), None)
+            axis = next(
+                (axis for axis, size in enumerate(self.declared.get(first["name"], ())) if size > 0), None
+            )
             if axis is None:
                 raise NotTried("the first input has no fixed dimension")
             array = np.array(data, object).reshape(shape)
@@ -149,25 +170,36 @@ def _find(document: Any, path: str) -> tuple[Any, Any]:
     return document, last
 
 
-def _write_binary(document: dict[str, Any], change: dict[str, Any]) -> tuple[list[tuple[str, str]], list[Buffer]]:
+def _write_binary(
+    document: dict[str, Any], change: dict[str, Any]
+) -> tuple[list[tuple[str, str]], list[Buffer]]:
     """A binary request, and what is wrong with it: its header, its bytes, or the size of its last input."""
     tensors: list[Tensor] = []
     for item in document["inputs"]:
         data = [each.encode() for each in item["data"]] if item["datatype"] == "BYTES" else item["data"]
-        tensors.append(Tensor(item["name"], np.array(data, dtype_of(item["datatype"])).reshape(item["shape"])))
+        tensors.append(
+            Tensor(item["name"], np.array(data, dtype_of(item["datatype"])).reshape(item["shape"]))
+        )
     outputs = [RequestOutput(output["name"]) for output in document.get("outputs", ())]
-    request = InferenceRequest(tensors, parameters={"binary_data_output": change.get("outputs", True)}, outputs=outputs)
+    request = InferenceRequest(
+        tensors, parameters={"binary_data_output": change.get("outputs", True)}, outputs=outputs
+    )
     written = questions.write_inference(questions.Inference("", None, request))
     sent, parts = json.loads(bytes(written.body[0])), b"".join(written.body[1:])
     last = sent["inputs"][-1]
     size = change.get("size", 0)
-    last["parameters"]["binary_data_size"] = size if isinstance(size, str) else last["parameters"]["binary_data_size"] + size
+    last["parameters"]["binary_data_size"] = (
+        size if isinstance(size, str) else last["parameters"]["binary_data_size"] + size
+    )
     if "data" in change:
         last["data"] = document["inputs"][-1]["data"]
     text = json.dumps(sent).encode()
     extra = change.get("bytes", 0)
     header = change.get("header", str(len(text)))
-    headers = [("Content-Type", "application/octet-stream"), *([] if header is None else [(HEADER_LENGTH, header)])]
+    headers = [
+        ("Content-Type", "application/octet-stream"),
+        *([] if header is None else [(HEADER_LENGTH, header)]),
+    ]
     return headers, [text, parts + b"\0" * extra if extra >= 0 else parts[:extra]]
 
 
@@ -209,7 +241,9 @@ def _read_error(answer: HTTPAnswer) -> str | None:
         document = json.loads(bytes(answer.body))
     except ValueError:
         return None
-    return document["error"] if isinstance(document, dict) and isinstance(document.get("error"), str) else None
+    return (
+        document["error"] if isinstance(document, dict) and isinstance(document.get("error"), str) else None
+    )
 
 
 _OF_CONTENT_TYPE: Final = {"datetime": "2026-01-31", "base64": "YQ==", "pd_json": "null"}
@@ -223,31 +257,55 @@ def make_good(metadata: dict[str, Any]) -> dict[str, Any]:
         value: Any = {"BOOL": True, "BYTES": "a"}.get(item["datatype"], 1)
         value = _OF_CONTENT_TYPE.get(str((item.get("parameters") or {}).get("content_type")), value)
         if item["datatype"] not in DTYPES or math.prod(shape) > 1_000_000:
-            raise InvalidRequest(f"the input {item['name']!r} of {item['datatype']} {item['shape']} cannot be made: give --request FILE")
-        inputs.append({"name": item["name"], "shape": shape, "datatype": item["datatype"], "data": [value] * math.prod(shape)})
+            raise InvalidRequest(
+                f"the input {item['name']!r} of {item['datatype']} {item['shape']} cannot be made: give "
+                "--request FILE"
+            )
+        inputs.append(
+            {
+                "name": item["name"],
+                "shape": shape,
+                "datatype": item["datatype"],
+                "data": [value] * math.prod(shape),
+            }
+        )
     if not inputs:
-        raise InvalidRequest("the metadata names no input: give --request FILE, with a request as JSON with flat data")
+        raise InvalidRequest(
+            "the metadata names no input: give --request FILE, with a request as JSON with flat data"
+        )
     return {"inputs": inputs}
 
 
 def find_only(link: HTTPLink) -> str:
-    """The name of the only model. Servers of other kinds have the repository's index, or `GET models`, or none of both."""
+    """The name of the only model. Servers of other kinds have the repository's index, or `GET models`, or
+    none of both."""
     names: list[str] = []
     for question in (questions.MODELS, questions.INDEX):
         try:
             answer: list[Any] = finish(link.ask(question, None))
-            names = list(dict.fromkeys(str(each["name"] if isinstance(each, dict) else each) for each in answer))
+            names = list(
+                dict.fromkeys(str(each["name"] if isinstance(each, dict) else each) for each in answer)
+            )
             break
         except InvalidResponse as error:
-            if isinstance(error, ErrorResponse) and error.response_status in (401, 403):  # --model would not help
+            # --model would not help
+            if isinstance(error, ErrorResponse) and error.response_status in (401, 403):
                 raise
     if len(names) != 1:
-        raise InvalidRequest(f"the server has {list_names(names) if names else 'no list of its models'}: name one with --model")
+        raise InvalidRequest(
+            f"the server has {list_names(names) if names else 'no list of its models'}: name one with --model"
+        )
     return names[0]
 
 
 def check(
-    link: HTTPLink, model: str, version: str | None, request: dict[str, Any] | None, *, strain: bool, write: Callable[[str], object]
+    link: HTTPLink,
+    model: str,
+    version: str | None,
+    request: dict[str, Any] | None,
+    *,
+    strain: bool,
+    write: Callable[[str], object],
 ) -> int:
     """Send all rows, and write what is wrong by section. Returns what the command ends with."""
     metadata = finish(link.ask(questions.ask_of(model, version, questions.MODEL_METADATA), None))
@@ -272,8 +330,10 @@ def check(
             faults = list(judge(row, answer, good))
             if row.name == "a good request" and answer.status >= 300:
                 raise InvalidRequest(
-                    f"a good request is refused, so the others cannot be sent: {faults[0]}: name a model that answers infer, or write a "
-                    f"request that it takes to a file, and give --request FILE; this one was {json.dumps(good.request):.300}"
+                    f"a good request is refused, so the others cannot be sent: {faults[0]}: name a model "
+                    "that answers infer, or write a "
+                    "request that it takes to a file, and give --request FILE; this one was "
+                    f"{json.dumps(good.request):.300}"
                 )
         except ConnectionFailed as error:
             faults = [f"no answer: {error}"]
@@ -285,7 +345,9 @@ def check(
             write(f"  {row.name}: {text}")
     for text, names in not_tried.items():
         write(f"not tried, as {text}: {', '.join(names)}")
-    write(f"{server.get('name')} {server.get('version')}, model {model}: {wrong} of {tried} answers are wrong")
+    write(
+        f"{server.get('name')} {server.get('version')}, model {model}: {wrong} of {tried} answers are wrong"
+    )
     return int(wrong > 0)
 
 
@@ -293,14 +355,21 @@ def main(arguments: list[str] | None = None) -> int:
     parser = make_parser("python -m oip_asgi.client check", __doc__)
     parser.add_argument("--model", help="the model that is called, many times; without it, the only one")
     parser.add_argument("--request", type=Path, help="a file with a good request, as JSON with flat data")
-    parser.add_argument("--strain", action="store_true", help="also what has ended the processes of other servers")
+    parser.add_argument(
+        "--strain", action="store_true", help="also what has ended the processes of other servers"
+    )
     options = parser.parse_args(arguments)
     headers = dict(options.header)
     link = HTTPLink(options.url, headers, 30, None, blocks=True)
     try:
         request = None if options.request is None else json.loads(options.request.read_bytes())
         return check(
-            link, options.model or find_only(link), options.version, request, strain=options.strain, write=partial(print, flush=True)
+            link,
+            options.model or find_only(link),
+            options.version,
+            request,
+            strain=options.strain,
+            write=partial(print, flush=True),
         )
     except (InferenceError, OSError, ValueError) as error:
         print(f"cannot be checked: {describe(error)}", file=sys.stderr)  # noqa: T201

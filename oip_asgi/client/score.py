@@ -2,8 +2,8 @@
 
 python -m oip_asgi.client score http://127.0.0.1:8000/v2 iris rows.csv --out scores.csv
 
-It ends with 0 if each row is scored, with 1 if rows are missing, and with 2 if nothing can be scored. Files are read and written by pandas;
-what the values of a column are, the model's declaration decides.
+It ends with 0 if each row is scored, with 1 if rows are missing, and with 2 if nothing can be scored. Files
+are read and written by pandas; what the values of a column are, the model's declaration decides.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Stopped(Exception):
 # Inputs
 
 Column: TypeAlias = tuple[str | list[str], TensorSpec, Callable[[str], Any]]
-"""What becomes of one column of a file, or of several that are the elements of an array: their names, what their values become, and what
-makes a value of a text of CSV."""
+"""What becomes of one column of a file, or of several that are the elements of an array: their names, what
+their values become, and what makes a value of a text of CSV."""
 
 
 def plan_columns(
@@ -60,24 +60,32 @@ def plan_columns(
     Args:
         specs: Of the model's inputs.
         names: Of the columns that are the elements of its only input.
-        types: Those of the values of each column of the file, which decide where the model takes any datatype.
+        types: Those of the values of each column of the file, which decide where the model takes any
+            datatype.
 
     Raises:
         ValueError: They do not fit; the text says which were expected.
     """
     rows = [spec for spec in specs if spec.shape[:1] == (-1,)]
-    present = [spec for spec in rows if spec.name in types]  # metadata does not tell which are optional: the server does
+    # metadata does not tell which are optional: the server does
+    present = [spec for spec in rows if spec.name in types]
     absent = {spec.name.casefold(): spec.name for spec in specs if spec.name not in types}
     for name in types if present else ():
         if name.strip().casefold() in absent:  # all rows would silently have the default of an optional input
-            raise ValueError(f"the file has no column {show(absent[name.strip().casefold()])}, but {show(name)}: rename it")
+            raise ValueError(
+                f"the file has no column {show(absent[name.strip().casefold()])}, but {show(name)}: rename it"
+            )
     if present:
         return {spec.name: _plan_column(spec, types[spec.name], are_texts=are_texts) for spec in present}
     if len(rows) != 1 or len(rows[0].shape) != 2:
-        raise ValueError(f"the model takes {list_names([spec.name for spec in rows or specs])}: the file has {list_names(types)}")
+        raise ValueError(
+            f"the model takes {list_names([spec.name for spec in rows or specs])}: the file has "
+            f"{list_names(types)}"
+        )
     if rows[0].shape[1] not in (-1, len(names)):
         raise ValueError(
-            f"the input {show(rows[0].name)} has {rows[0].shape[1]} columns, and the file {len(names)}: name them, in the order of the "
+            f"the input {show(rows[0].name)} has {rows[0].shape[1]} columns, and the file {len(names)}: "
+            "name them, in the order of the "
             "training, by --columns"
         )
     return {rows[0].name: (names, rows[0], read_text)}
@@ -89,15 +97,27 @@ def is_by_values(spec: TensorSpec) -> bool:
 
 
 def _plan_column(spec: TensorSpec, types: set[type | None], *, are_texts: bool) -> Column:
-    """What becomes of one column. Where the model takes any datatype, all of its values decide, as pandas reads them; but of a code such as
-    00123, a model that knows it as a text gets it so.
+    """What becomes of one column. Where the model takes any datatype, all of its values decide, as pandas
+    reads them; but of a code such as 00123, a model that knows it as a text gets it so.
 
     Raises:
-        ValueError: It has values of several types, and each row would have its own. In CSV, such a column is texts.
+        ValueError: It has values of several types, and each row would have its own. In CSV, such a column is
+            texts.
     """
-    is_any, is_json, are_numbers = spec.other_datatypes == "all", spec.content_type == "pd_json", types <= {int, float, None}
-    if is_any and not are_texts and len({float if each is int else each for each in types} & {str, bool, float}) > 1:
-        raise ValueError(f"column {show(spec.name)} has texts, numbers or booleans side by side: declare it, or write all of them as texts")
+    is_any, is_json, are_numbers = (
+        spec.other_datatypes == "all",
+        spec.content_type == "pd_json",
+        types <= {int, float, None},
+    )
+    if (
+        is_any
+        and not are_texts
+        and len({float if each is int else each for each in types} & {str, bool, float}) > 1
+    ):
+        raise ValueError(
+            f"column {show(spec.name)} has texts, numbers or booleans side by side: declare it, or write "
+            "all of them as texts"
+        )
     is_guessed = is_json or (is_any and spec.datatype != "BYTES")
     stay_texts = not are_numbers and not types <= {bool, None} if is_guessed else spec.datatype == "BYTES"
     may_miss = is_any or is_json or spec.pd_dtype is not None or spec.content_type == "datetime"
@@ -105,7 +125,8 @@ def _plan_column(spec: TensorSpec, types: set[type | None], *, are_texts: bool) 
     if not stay_texts:
         read = partial(read_text, first=BOOLS.__getitem__ if spec.datatype == "BOOL" and not is_any else int)
     if is_any and not stay_texts and are_numbers and types != {int}:
-        return spec.name, OpenSpec(spec.name, "FP64", [-1], other_datatypes="numbers"), read  # which rounds none
+        # which rounds none
+        return spec.name, OpenSpec(spec.name, "FP64", [-1], other_datatypes="numbers"), read
     return spec.name, spec, read
 
 
@@ -113,14 +134,20 @@ def _plan_column(spec: TensorSpec, types: set[type | None], *, are_texts: bool) 
 def make_inputs(columns: Mapping[str, Column], rows: pd.DataFrame, *, are_texts: bool) -> list[Tensor]:
     """The tensors of some rows. Raises InvalidRequest if they have none."""
     if are_texts and rows.isna().any(axis=None):
-        raise InvalidRequest(f"it has {rows.iloc[0].notna().sum()} values, and the file has {len(rows.columns)} columns")
+        raise InvalidRequest(
+            f"it has {rows.iloc[0].notna().sum()} values, and the file has {len(rows.columns)} columns"
+        )
     values: dict[str, Any] = {}
     for name, (chosen, spec, read) in columns.items():
         cells = np.frompyfunc(read if are_texts else lambda cell: cell, 1, 1)(rows[chosen].to_numpy())
-        values[name] = (np.frompyfunc(_to_number, 1, 1)(cells) if spec.other_datatypes == "numbers" else cells).tolist()
+        values[name] = (
+            np.frompyfunc(_to_number, 1, 1)(cells) if spec.other_datatypes == "numbers" else cells
+        ).tolist()
         if spec.content_type == "base64" and {*map(type, values[name])} == {str}:
             values[name] = np.array(values[name], object)  # which are encoded already
-    return to_inputs(values, {name: spec for name, (_, spec, _) in columns.items()}, default_codecs(), columns)[0]
+    return to_inputs(
+        values, {name: spec for name, (_, spec, _) in columns.items()}, default_codecs(), columns
+    )[0]
 
 
 def _to_number(value: Any) -> Any:
@@ -136,12 +163,18 @@ _NAMES: Final = {"nan": None, "inf": "Infinity", "-inf": "-Infinity"}
 
 def find_labels(metadata: Mapping[str, Any]) -> dict[str, list[str]]:
     """Those of each output. Another server may mean something else by "labels"."""
-    texts = {each["name"]: str((each.get("parameters") or {}).get(LABELS)) for each in metadata.get("outputs") or ()}
+    texts = {
+        each["name"]: str((each.get("parameters") or {}).get(LABELS))
+        for each in metadata.get("outputs") or ()
+    }
     return {name: json.loads(text) for name, text in texts.items() if text.startswith('["')}
 
 
-def read_outputs(response: InferenceResponse, rows: pd.DataFrame, labels: Mapping[str, Sequence[str]], suffix: str) -> pd.DataFrame:
-    """The outputs of some rows as what is written. In CSV, each element of a row has a column, named by its label or its place.
+def read_outputs(
+    response: InferenceResponse, rows: pd.DataFrame, labels: Mapping[str, Sequence[str]], suffix: str
+) -> pd.DataFrame:
+    """The outputs of some rows as what is written. In CSV, each element of a row has a column, named by its
+    label or its place.
 
     Raises:
         Stopped: There is not one row for each.
@@ -151,12 +184,18 @@ def read_outputs(response: InferenceResponse, rows: pd.DataFrame, labels: Mappin
         name, array = tensor.name, tensor.array[:, 0] if tensor.array.shape[1:] == (1,) else tensor.array
         if array.shape[:1] != (len(rows),):
             raise Stopped(
-                f"the model does not score row by row: the output {show(name)} of {len(rows)} rows has the shape {list(array.shape)}"
+                f"the model does not score row by row: the output {show(name)} of {len(rows)} rows has the "
+                f"shape {list(array.shape)}"
             )
         if array.dtype.hasobject:
             is_json = tensor.parameters.get("content_type") == "pd_json"
-            array = np.frompyfunc(json.loads if is_json else lambda text: text.decode(errors="backslashreplace"), 1, 1)(array)
-        elif array.dtype.kind == "f" and suffix not in (".csv", ".parquet"):  # as the protocol's JSON has them
+            array = np.frompyfunc(
+                json.loads if is_json else lambda text: text.decode(errors="backslashreplace"), 1, 1
+            )(array)
+        elif array.dtype.kind == "f" and suffix not in (
+            ".csv",
+            ".parquet",
+        ):  # as the protocol's JSON has them
             array = np.frompyfunc(_NAMES.get, 2, 1)(array.astype(str), array.astype(object))
         if suffix == ".csv" and array.ndim > 1:
             elements, own = array.reshape(len(rows), -1).T.tolist(), labels.get(name, ())
@@ -171,7 +210,10 @@ def read_outputs(response: InferenceResponse, rows: pd.DataFrame, labels: Mappin
 
 
 def score_frames(
-    ask: Callable[[pd.DataFrame], Any], frames: Iterator[pd.DataFrame], connections: int, gives_up: threading.Event
+    ask: Callable[[pd.DataFrame], Any],
+    frames: Iterator[pd.DataFrame],
+    connections: int,
+    gives_up: threading.Event,
 ) -> Iterator[list[tuple[pd.DataFrame, Any]]]:
     """Ask over some connections, and tell which rows of each frame have which answer, in their order.
 
@@ -180,7 +222,8 @@ def score_frames(
         gives_up: Is set at the end, for requests that wait.
 
     Raises:
-        Stopped: No row can be scored any more, or each row of the first frame is refused, as all others will be. What was told stays valid.
+        Stopped: No row can be scored any more, or each row of the first frame is refused, as all others will
+            be. What was told stays valid.
     """
     with ThreadPoolExecutor(connections, "oip_asgi rows") as threads:
         try:
@@ -194,26 +237,38 @@ def score_frames(
             gives_up.set()
 
 
-def _score_rows(ask: Callable[[pd.DataFrame], Any], rows: pd.DataFrame, *, is_first: bool = False) -> list[tuple[pd.DataFrame, Any]]:
-    """Score rows; if they are refused, each half of them, until it is known which row is: its answer is the error.
+def _score_rows(
+    ask: Callable[[pd.DataFrame], Any], rows: pd.DataFrame, *, is_first: bool = False
+) -> list[tuple[pd.DataFrame, Any]]:
+    """Score rows; if they are refused, each half of them, until it is known which row is: its answer is the
+    error.
 
-    The log of a model that fails with the first rows, and with some of them alone, does not get a traceback for each.
+    The log of a model that fails with the first rows, and with some of them alone, does not get a traceback
+    for each.
     """
     try:
         return [(rows, ask(rows))]
     except InferenceError as error:
         if len(rows) == 1:
             return [(rows, error)]
-        fails = is_first and len(rows) > 8 and isinstance(error, ErrorResponse) and error.response_status == 500
+        fails = (
+            is_first and len(rows) > 8 and isinstance(error, ErrorResponse) and error.response_status == 500
+        )
         # not each n-th row, of which all may have what others do not
         if fails and all(
-            isinstance(_score_rows(ask, row)[0][1], InferenceError) for _, row in rows.sample(8, random_state=0).groupby(level=0)
+            isinstance(_score_rows(ask, row)[0][1], InferenceError)
+            for _, row in rows.sample(8, random_state=0).groupby(level=0)
         ):
-            raise Stopped(f"the model fails with rows {rows.index[0]} to {rows.index[-1]}, and with 8 of them alone: {error}") from error
+            raise Stopped(
+                f"the model fails with rows {rows.index[0]} to {rows.index[-1]}, and with 8 of them alone: "
+                f"{error}"
+            ) from error
         return _score_rows(ask, rows.iloc[: len(rows) // 2]) + _score_rows(ask, rows.iloc[len(rows) // 2 :])
 
 
-def ask_patiently(ask: Callable[[pd.DataFrame], Any], patience: float, gives_up: threading.Event, rows: pd.DataFrame) -> Any:
+def ask_patiently(
+    ask: Callable[[pd.DataFrame], Any], patience: float, gives_up: threading.Event, rows: pd.DataFrame
+) -> Any:
     """Ask again where the server is busy or away."""
     until = time.monotonic() + patience
     while True:
@@ -221,13 +276,19 @@ def ask_patiently(ask: Callable[[pd.DataFrame], Any], patience: float, gives_up:
             return ask(rows)
         except (ErrorResponse, ConnectionFailed) as error:
             status = error.response_status if isinstance(error, ErrorResponse) else 503
-            after = error.response_headers.get("retry-after", "").strip() if isinstance(error, ErrorResponse) else ""
+            after = (
+                error.response_headers.get("retry-after", "").strip()
+                if isinstance(error, ErrorResponse)
+                else ""
+            )
             if status in (401, 403, 404, 405, 407):  # whatever the rows are
                 raise Stopped(str(error)) from error
             if status not in (429, 503):
                 raise
             # who says a date gets a second, as servers that are busy say seconds
-            if time.monotonic() >= until or gives_up.wait(min(max(float(after), 0.1), 60.0) if after.isdecimal() else 1.0):
+            if time.monotonic() >= until or gives_up.wait(
+                min(max(float(after), 0.1), 60.0) if after.isdecimal() else 1.0
+            ):
                 raise Stopped(str(error)) from error
 
 
@@ -238,14 +299,20 @@ _ARGUMENTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "rows": {"type": Path, "help": "a .csv, .jsonl or .parquet file"},
     "--out": {"type": Path, "required": True, "help": "the file for the outputs; its suffix says the format"},
     "--resume": {"action": "store_true", "help": "go on where a run was cut"},
-    "--columns": {"help": "the columns to send, such as a,b,c, if the model does not say their names; else all"},
+    "--columns": {
+        "help": "the columns to send, such as a,b,c, if the model does not say their names; else all"
+    },
     "--chunk": {"type": int, "default": 256, "help": "rows of each request; %(default)s"},
     "--connections": {"type": int, "default": 4, "help": "requests at the same time; %(default)s"},
-    "--patience": {"type": float, "default": 60.0, "help": "seconds to try again where the server is busy (503) or away; %(default)s"},
+    "--patience": {
+        "type": float,
+        "default": 60.0,
+        "help": "seconds to try again where the server is busy (503) or away; %(default)s",
+    },
 }
 _UNDECLARED: Final = """\
-. The model declares nothing of its columns, so each was sent as pandas reads it. If it takes others, or all of them as one array, declare \
-that: inputs=specs_of(X_train), or inputs=[TensorSpec("X", "FP64", [-1, 4])]"""
+. The model declares nothing of its columns, so each was sent as pandas reads it. If it takes others, or all \
+of them as one array, declare that: inputs=specs_of(X_train), or inputs=[TensorSpec("X", "FP64", [-1, 4])]"""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -271,15 +338,21 @@ def main(arguments: list[str] | None = None) -> int:
 def _score(options: argparse.Namespace, client: Client) -> int:
     metadata = client.model_metadata(options.model, options.version)
     binary = "binary_tensor_data" in client.metadata().get("extensions", ())
-    is_frame = (metadata.get("parameters") or {}).get("content_type") == "pd"  # beside which scalars are the same for all rows
+    # beside which scalars are the same for all rows
+    is_frame = (metadata.get("parameters") or {}).get("content_type") == "pd"
     specs = [spec for spec in read_specs(metadata, "inputs") if not is_frame or spec.shape not in ((), (1,))]
     by_values, are_texts = {spec.name for spec in specs if is_by_values(spec)}, is_csv(options.rows)
-    types, total = find_types(options.rows, options.chunk, by_values.__contains__ if specs else lambda _: True)
+    types, total = find_types(
+        options.rows, options.chunk, by_values.__contains__ if specs else lambda _: True
+    )
     names = options.columns.split(",") if options.columns else list(types)
     if not types.keys() >= set(names):
         raise ValueError(f"--columns {options.columns}: the file has {list_names(types)}")
     columns = plan_columns(
-        specs or [OpenSpec(name, "FP64", [-1], other_datatypes="all") for name in names], names, types, are_texts=are_texts
+        specs or [OpenSpec(name, "FP64", [-1], other_datatypes="all") for name in names],
+        names,
+        types,
+        are_texts=are_texts,
     )
     labels = find_labels(metadata)
     writer = Writer(
@@ -287,29 +360,62 @@ def _score(options: argparse.Namespace, client: Client) -> int:
         {"rows": str(options.rows.resolve()), "size": options.rows.stat().st_size, "model": options.model},
         goes_on=options.resume,
     )
-    begun_at, since, told, gives_up, why = writer.done, time.monotonic(), time.monotonic(), threading.Event(), ""
+    begun_at, since, told, gives_up, why = (
+        writer.done,
+        time.monotonic(),
+        time.monotonic(),
+        threading.Event(),
+        "",
+    )
     is_terminal = sys.stderr.isatty()
 
     def ask(rows: pd.DataFrame) -> pd.DataFrame:
         inputs = make_inputs(columns, rows, are_texts=are_texts)
-        return read_outputs(client.infer(options.model, inputs, version=options.version, binary=binary), rows, labels, writer.suffix)
+        return read_outputs(
+            client.infer(options.model, inputs, version=options.version, binary=binary),
+            rows,
+            labels,
+            writer.suffix,
+        )
 
-    frames = (left for rows in read_rows(options.rows, options.chunk, list(types)) if len(left := rows[rows.index > begun_at]))
+    frames = (
+        left
+        for rows in read_rows(options.rows, options.chunk, list(types))
+        if len(left := rows[rows.index > begun_at])
+    )
     try:
-        for ended in score_frames(partial(ask_patiently, ask, options.patience, gives_up), frames, options.connections, gives_up):
+        for ended in score_frames(
+            partial(ask_patiently, ask, options.patience, gives_up), frames, options.connections, gives_up
+        ):
             writer.write(ended)
             if time.monotonic() - told >= (0.2 if is_terminal else 10.0):
                 told = time.monotonic()
                 speed = (writer.done - begun_at) / (told - since)
-                text = f"{writer.done:,} of {total:,} rows, {speed:,.0f} rows per second, {(total - writer.done) / speed:,.0f} s left"
+                text = (
+                    f"{writer.done:,} of {total:,} rows, {speed:,.0f} rows per second, "
+                    f"{(total - writer.done) / speed:,.0f} s left"
+                )
                 sys.stderr.write(f"\r{text}\x1b[K" if is_terminal else f"{text}\n")
     except (Stopped, KeyboardInterrupt) as stopped:
-        why = f"; stopped, as {str(stopped) or 'it was interrupted'}; --resume goes on from here" if writer.done < total else ""
+        why = (
+            f"; stopped, as {str(stopped) or 'it was interrupted'}; --resume goes on from here"
+            if writer.done < total
+            else ""
+        )
     writer.finish(is_complete=writer.done == total)
-    first = f" (the first: {writer.first_reason}{'' if specs else _UNDECLARED})" if writer.first_reason else ""
-    end = f"; {writer.refused:,} are refused, each with its reason in {writer.refused_file}{first}" if writer.refused else ""
+    first = (
+        f" (the first: {writer.first_reason}{'' if specs else _UNDECLARED})" if writer.first_reason else ""
+    )
+    end = (
+        f"; {writer.refused:,} are refused, each with its reason in {writer.refused_file}{first}"
+        if writer.refused
+        else ""
+    )
     begins = "\r\x1b[K" if is_terminal else ""
-    print(f"{begins}{writer.done - writer.refused:,} of {total:,} rows are scored: {writer.file}{end}{why}", file=sys.stderr)  # noqa: T201
+    summary = (
+        f"{begins}{writer.done - writer.refused:,} of {total:,} rows are scored: {writer.file}{end}{why}"
+    )
+    print(summary, file=sys.stderr)  # noqa: T201
     return int(writer.done - writer.refused < total)
 
 

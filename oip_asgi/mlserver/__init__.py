@@ -1,4 +1,5 @@
-"""Models that were written for MLServer: its folders with `model-settings.json`, its classes and its codecs. MLServer is not imported."""
+"""Models that were written for MLServer: its folders with `model-settings.json`, its classes and its codecs.
+MLServer is not imported."""
 
 from . import types
 from .folder import register_folder

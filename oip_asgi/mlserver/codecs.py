@@ -1,4 +1,5 @@
-"""MLServer's codecs, over the types of `oip_asgi.mlserver.types`. Lists, and columns of frames, are written as `[N, 1]`, as there."""
+"""MLServer's codecs, over the types of `oip_asgi.mlserver.types`. Lists, and columns of frames, are written
+as `[N, 1]`, as there."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ InputOrOutput: TypeAlias = RequestInput | ResponseOutput
 
 
 class InputCodec:
-    """Turns a value into one tensor, and back, by `encode_input`, `decode_input`, `encode_output` and `decode_output` of a subclass."""
+    """Turns a value into one tensor, and back, by `encode_input`, `decode_input`, `encode_output` and
+    `decode_output` of a subclass."""
 
     ContentType: ClassVar[str] = ""
     TypeHint: ClassVar[Any] = None
@@ -37,18 +39,27 @@ class InputCodec:
 
 
 class RequestCodec(InputCodec):
-    """Turns a value into a whole request or response, and back, by `encode_request`, `decode_request` and the two for responses."""
+    """Turns a value into a whole request or response, and back, by `encode_request`, `decode_request` and the
+    two for responses."""
 
 
 def _wrap_codec(codec: Any, hint: Any = None) -> Any:
     """A codec of this package in MLServer's form."""
     is_whole = issubclass(codec, ours.RequestCodec)
     kinds: Any = (
-        {"request": InferenceRequest, "response": InferenceResponse} if is_whole else {"input": RequestInput, "output": ResponseOutput}
+        {"request": InferenceRequest, "response": InferenceResponse}
+        if is_whole
+        else {"input": RequestInput, "output": ResponseOutput}
     )
-    encoders = {f"encode_{name}": _wrap_encoder(getattr(codec, f"encode_{name}"), kind) for name, kind in kinds.items()}
+    encoders = {
+        f"encode_{name}": _wrap_encoder(getattr(codec, f"encode_{name}"), kind)
+        for name, kind in kinds.items()
+    }
     decoders = {f"decode_{name}": _wrap_decoder(getattr(codec, f"decode_{name}")) for name in kinds}
-    methods = {name: staticmethod(method) for name, method in {**encoders, **decoders, "can_encode": codec.can_encode}.items()}
+    methods = {
+        name: staticmethod(method)
+        for name, method in {**encoders, **decoders, "can_encode": codec.can_encode}.items()
+    }
     base = RequestCodec if is_whole else InputCodec
     return type(codec.__name__, (base,), {**methods, "ContentType": codec.content_type, "TypeHint": hint})
 
@@ -104,7 +115,8 @@ _EVERYWHERE: Final = Registry(
     {codec.ContentType: codec for codec in (NumpyCodec, StringCodec, Base64Codec, DatetimeCodec)},
     {codec.ContentType: codec for codec in (NumpyRequestCodec, StringRequestCodec, PandasCodec)},
 )
-"""The codecs of models in no folder, such as in tests: MLServer's decorators have nowhere else to put them."""
+"""The codecs of models in no folder, such as in tests: MLServer's decorators have nowhere else to put
+them."""
 
 registry: Final = ContextVar("registry", default=_EVERYWHERE)
 """The codecs of the folder whose file is imported now."""
@@ -131,20 +143,29 @@ def _find_codec(annotation: Any) -> Any:
     for codec in (*codecs.inputs.values(), *codecs.requests.values()):
         if codec.TypeHint is not None and codec.TypeHint == hint:
             return codec
-    raise CodecError(f"no codec for {inspect.formatannotation(hint)}: take an InferenceRequest, or register a codec of that TypeHint")
+    raise CodecError(
+        f"no codec for {inspect.formatannotation(hint)}: take an InferenceRequest, or register a codec of "
+        "that TypeHint"
+    )
 
 
-def decode_args(predict: Callable[..., Any]) -> Callable[[Any, InferenceRequest], Coroutine[Any, Any, InferenceResponse]]:
+def decode_args(
+    predict: Callable[..., Any],
+) -> Callable[[Any, InferenceRequest], Coroutine[Any, Any, InferenceResponse]]:
     """Let `predict` take the values of its inputs by name, as annotated, and return those of its outputs.
 
-    An input has the name of a parameter; a `pd.DataFrame` takes all that have none. Outputs are called `output-0` and so on.
+    An input has the name of a parameter; a `pd.DataFrame` takes all that have none. Outputs are called
+    `output-0` and so on.
 
     Raises:
         CodecError: An annotation has no codec.
     """
     hints = typing.get_type_hints(predict)
     returns = hints.pop("return", None)
-    outputs = [_find_codec(hint) for hint in (typing.get_args(returns) if typing.get_origin(returns) is tuple else [returns])]
+    outputs = [
+        _find_codec(hint)
+        for hint in (typing.get_args(returns) if typing.get_origin(returns) is tuple else [returns])
+    ]
     codecs = {name: _find_codec(hint) for name, hint in hints.items()}
     of_tensors = {name: codec for name, codec in codecs.items() if not hasattr(codec, "decode_request")}
     parameters = inspect.signature(predict).parameters
@@ -152,19 +173,32 @@ def decode_args(predict: Callable[..., Any]) -> Callable[[Any, InferenceRequest]
 
     @wraps(predict)
     async def predict_decoded(self: Any, request: InferenceRequest) -> InferenceResponse:
-        values = {each.name: of_tensors[each.name].decode_input(each) for each in request.inputs if each.name in of_tensors}
+        values = {
+            each.name: of_tensors[each.name].decode_input(each)
+            for each in request.inputs
+            if each.name in of_tensors
+        }
         rest = [each for each in request.inputs if each.name not in of_tensors]
         if rest and codecs == of_tensors:
             raise CodecError(f"unknown inputs {[each.name for each in rest]}: expected {list(codecs)}")
         if missing := [name for name in needed if name not in values]:
             raise CodecError(f"missing inputs {missing}: expected {list(codecs)}")
-        values |= {name: codecs[name].decode_request(InferenceRequest(inputs=rest)) for name in codecs.keys() - of_tensors.keys()}
+        values |= {
+            name: codecs[name].decode_request(InferenceRequest(inputs=rest))
+            for name in codecs.keys() - of_tensors.keys()
+        }
         result = predict(self, **values)
         result = await result if inspect.isawaitable(result) else result
         tensors: list[ResponseOutput] = []
-        for index, (value, codec) in enumerate(zip(result if isinstance(result, tuple) else (result,), outputs, strict=True)):
+        for index, (value, codec) in enumerate(
+            zip(result if isinstance(result, tuple) else (result,), outputs, strict=True)
+        ):
             is_whole = hasattr(codec, "encode_response")
-            tensors += codec.encode_response(self.name, value).outputs if is_whole else [codec.encode_output(f"output-{index}", value)]
+            tensors += (
+                codec.encode_response(self.name, value).outputs
+                if is_whole
+                else [codec.encode_output(f"output-{index}", value)]
+            )
         return InferenceResponse(model_name=self.name, model_version=self.version, outputs=tensors)
 
     return predict_decoded

@@ -1,4 +1,5 @@
-"""A folder of `model-settings.json` files -> registered models. Each load reads the file again, and imports its class again."""
+"""A folder of `model-settings.json` files -> registered models. Each load reads the file again, and imports
+its class again."""
 
 from __future__ import annotations
 
@@ -35,7 +36,10 @@ SED: Final = (
 )
 """Changes the lines of a file that import MLServer."""
 
-_SHARED: Final = "another folder or the application has a module of this name too, so a pickle does not find yours: rename it"
+_SHARED: Final = (
+    "another folder or the application has a module of this name too, so a pickle does not find yours: "
+    "rename it"
+)
 
 _folders: Final = WeakKeyDictionary[InferenceServer, set[Path]]()
 """The folders of all models of each server."""
@@ -44,17 +48,18 @@ _folders: Final = WeakKeyDictionary[InferenceServer, set[Path]]()
 def register_folder(server: InferenceServer, path: str | Path) -> None:
     """Register the model of each `model-settings.json` in a folder of MLServer and below it.
 
-    Models are loaded when the server starts, or by `server.load(name)` if `settings.json` has `"load_models_at_startup": false`. A load
-    reads the model's file again, and imports its class again. With `model_control=True`, clients also see and load models that were added
-    to the folder since. The server's name in `settings.json`, its host and its ports are for `python -m oip_asgi.mlserver`.
+    Models are loaded when the server starts, or by `server.load(name)` if `settings.json` has
+    `"load_models_at_startup": false`. A load reads the model's file again, and imports its class again. With
+    `model_control=True`, clients also see and load models that were added to the folder since. The server's
+    name in `settings.json`, its host and its ports are for `python -m oip_asgi.mlserver`.
 
     Args:
         server: The server.
         path: The folder.
 
     Raises:
-        ValueError: A file cannot be read, or has a key that cannot be honoured. The text has the file, the key and what to do. Or no
-            `model-settings.json` is there.
+        ValueError: A file cannot be read, or has a key that cannot be honoured. The text has the file, the
+            key and what to do. Or no `model-settings.json` is there.
 
     Example:
         >>> server = InferenceServer("models")
@@ -65,8 +70,11 @@ def register_folder(server: InferenceServer, path: str | Path) -> None:
     register_models(server, Path(path), read_settings(Path(path)))
 
 
-def register_models(server: InferenceServer, path: Path, settings: Settings, *, opens: Collection[str] = ()) -> None:
-    """Register the models of a folder with these settings, for a caller that opens the ports of these keys."""
+def register_models(
+    server: InferenceServer, path: Path, settings: Settings, *, opens: Collection[str] = ()
+) -> None:
+    """Register the models of a folder with these settings, for a caller that opens the ports of these
+    keys."""
     _warn_of_unused(path / "settings.json", settings, opens)
     root = (path / settings.model_repository_root).resolve()
     files = _find_files(root)
@@ -98,11 +106,13 @@ def register_models(server: InferenceServer, path: Path, settings: Settings, *, 
 
 
 def _find_files(root: Path) -> dict[Path, Path]:
-    """The file of each model by its real path. Links are followed, and names that begin with a dot are hidden, as in MLServer."""
+    """The file of each model by its real path. Links are followed, and names that begin with a dot are
+    hidden, as in MLServer."""
     targets: list[tuple[Path, Path]] = []
     seen, starts = set[str](), [str(root)]
     while starts:
-        # a model is registered by the first path that leads to its folder: so real folders come first, then links, then links to links
+        # a model is registered by the first path that leads to its folder: so real folders come first, then
+        # links, then links to links
         links: list[str] = []
         for start in starts:
             for folder, names, files in os.walk(start):
@@ -117,7 +127,8 @@ def _find_files(root: Path) -> dict[Path, Path]:
                     file = Path(folder, MODEL_FILE)
                     targets.append((Path(os.path.realpath(file)), file))
         starts = sorted(links, key=lambda link: (_leads_to_link(link), link))
-    return dict(sorted(targets, key=lambda each: each[0] == each[1]))  # a path without links comes last, and counts
+    # a path without links comes last, and counts
+    return dict(sorted(targets, key=lambda each: each[0] == each[1]))
 
 
 def _leads_to_link(link: str) -> bool:
@@ -145,7 +156,9 @@ def _register_model(server: InferenceServer, settings: ModelSettings, *, loads: 
                 raise
             raise ImportError(f"{error}: {_SHARED}") from error
         if not model.ready:
-            raise RuntimeError(f"{file}: load() of {model.settings.implementation} has not returned True, so it is not ready")
+            raise RuntimeError(
+                f"{file}: load() of {model.settings.implementation} has not returned True, so it is not ready"
+            )
         return _make_foreign(model)
 
     try:
@@ -164,7 +177,8 @@ def _register_model(server: InferenceServer, settings: ModelSettings, *, loads: 
     folders.add(file.parent)
     if not loads:
         engine, runtime = server._inside
-        repository.unload(engine, BlockingIO(runtime), settings.name, settings.version)  # a probe may have begun to load it
+        # a probe may have begun to load it
+        repository.unload(engine, BlockingIO(runtime), settings.name, settings.version)
 
 
 def _warn_of_unused(file: Path, settings: Settings | ModelSettings, used: Collection[str] = ()) -> None:
@@ -181,7 +195,10 @@ def _make_model(file: Path, folders: set[Path]) -> MLModel:
     if runtime in runtimes.CLASSES:
         return runtimes.CLASSES[runtime](settings)
     if runtime.startswith("mlserver_"):
-        raise ValueError(f"{file}: implementation: there is no {runtime} here: expected {', '.join(runtimes.CLASSES)}, or your own")
+        raise ValueError(
+            f"{file}: implementation: there is no {runtime} here: expected {', '.join(runtimes.CLASSES)}, "
+            "or your own"
+        )
     if not module:
         raise ValueError(f'{file}: implementation: expected a module and a class, such as "models.MyModel"')
     codecs = registry.set(registry.get().copy())  # those that its modules register are for it alone
@@ -191,7 +208,9 @@ def _make_model(file: Path, folders: set[Path]) -> MLModel:
         raise ImportError(f"{file}: {module} ended with SystemExit: {error}") from error
     except ModuleNotFoundError as error:
         if str(error.name).startswith("mlserver"):
-            raise ImportError(f"{error}: change the file's import lines with {SED} {file.parent}/*.py") from error
+            raise ImportError(
+                f"{error}: change the file's import lines with {SED} {file.parent}/*.py"
+            ) from error
         raise
     finally:
         registry.reset(codecs)
@@ -215,7 +234,13 @@ def _make_foreign(model: MLModel) -> Foreign:
             yield response.to_ours()
 
     kind, codecs = type(model), model._codecs
-    once = run if kind.predict is runtimes.Runtime.predict else None if kind.predict is MLModel.predict else predict
+    once = (
+        run
+        if kind.predict is runtimes.Runtime.predict
+        else None
+        if kind.predict is MLModel.predict
+        else predict
+    )
     streams = kind.predict_stream is not MLModel.predict_stream
     return Foreign(
         function=predict_stream if streams else once or predict,
@@ -233,7 +258,9 @@ def _to_request(request: OurRequest, context: InferenceContext, settings: ModelS
     """A request in MLServer's form. Over HTTP, BYTES are `str`, and over gRPC `bytes`, as there."""
     transport = context.transport  # an ASGI scope is a dict, and only a context of grpcio has metadata
     fields = dict(transport.get("headers", ())) if isinstance(transport, dict) else {}
-    is_grpc = hasattr(transport, "invocation_metadata") or fields.get(b"content-type", b"").startswith(b"application/grpc")
+    is_grpc = hasattr(transport, "invocation_metadata") or fields.get(b"content-type", b"").startswith(
+        b"application/grpc"
+    )
     payload = InferenceRequest.of(request, is_text=not is_grpc)
     # the headers of one request are not those of the others in its batch
     cast(Any, payload.parameters).headers = None if settings._has_batches else context.headers
@@ -241,4 +268,9 @@ def _to_request(request: OurRequest, context: InferenceContext, settings: ModelS
 
 
 def _to_spec(tensor: MetadataTensor) -> TensorSpec:
-    return TensorSpec(tensor.name, cast(Any, tensor.datatype), [*tensor.shape], getattr(tensor.parameters, "content_type", None))
+    return TensorSpec(
+        tensor.name,
+        cast(Any, tensor.datatype),
+        [*tensor.shape],
+        getattr(tensor.parameters, "content_type", None),
+    )

@@ -9,7 +9,15 @@ from .._protocol.limits import MAX_COLUMNS
 from .codecs import registry
 from .errors import CodecError, InferenceError
 from .settings import ModelSettings
-from .types import InferenceRequest, InferenceResponse, MetadataTensor, Parameters, RequestInput, RequestOutput, ResponseOutput
+from .types import (
+    InferenceRequest,
+    InferenceResponse,
+    MetadataTensor,
+    Parameters,
+    RequestInput,
+    RequestOutput,
+    ResponseOutput,
+)
 
 
 class MLModel:
@@ -28,14 +36,18 @@ class MLModel:
         self._codecs = registry.get()
 
     async def load(self) -> bool:
-        """Load the model. It may set `inputs` and `outputs`, which metadata shows. Returns whether it is ready."""
+        """Load the model. It may set `inputs` and `outputs`, which metadata shows. Returns whether it is
+        ready."""
         return True
 
     async def predict(self, payload: InferenceRequest) -> InferenceResponse:
-        """Answer a request. It runs on the event loop, as an `async def` does, so what blocks belongs into `asyncio.to_thread`."""
+        """Answer a request. It runs on the event loop, as an `async def` does, so what blocks belongs into
+        `asyncio.to_thread`."""
         raise NotImplementedError
 
-    async def predict_stream(self, payloads: AsyncIterator[InferenceRequest]) -> AsyncIterator[InferenceResponse]:
+    async def predict_stream(
+        self, payloads: AsyncIterator[InferenceRequest]
+    ) -> AsyncIterator[InferenceResponse]:
         """Answer a request with any number of responses."""
         async for payload in payloads:
             yield await self.predict(payload)
@@ -45,24 +57,35 @@ class MLModel:
         return True
 
     def decode(self, request_input: RequestInput, default_codec: Any = None) -> Any:
-        """The value of an input, by the content type that it names, else the settings, else by the default codec; else its data."""
+        """The value of an input, by the content type that it names, else the settings, else by the default
+        codec; else its data."""
         codec = self._codecs.inputs.get(_find_type(request_input, self.inputs), default_codec)
         return request_input.data if codec is None else codec.decode_input(request_input)
 
     def decode_request(self, inference_request: InferenceRequest, default_codec: Any = None) -> Any:
-        """The value of a request, by the content type that it names, else the settings, else by the default codec; else the request."""
+        """The value of a request, by the content type that it names, else the settings, else by the default
+        codec; else the request."""
         for each in inference_request.inputs:
             content_type = _find_type(each, self.inputs)
             each.parameters = each.parameters or Parameters()
             each.parameters.content_type = content_type
-        content_type = getattr(inference_request.parameters, "content_type", None) or self.settings.parameters.content_type
+        content_type = (
+            getattr(inference_request.parameters, "content_type", None)
+            or self.settings.parameters.content_type
+        )
         codec, number = self._codecs.requests.get(content_type, default_codec), len(inference_request.inputs)
         if content_type == "pd" and number > max(MAX_COLUMNS, len(self.inputs)):
-            raise InferenceError(f"the request has {number} columns: expected {MAX_COLUMNS} at most, as the settings do not declare them")
+            raise InferenceError(
+                f"the request has {number} columns: expected {MAX_COLUMNS} at most, as the settings do not "
+                "declare them"
+            )
         return inference_request if codec is None else codec.decode_request(inference_request)
 
-    def encode(self, payload: Any, request_output: RequestOutput, default_codec: Any = None) -> ResponseOutput:
-        """A value as an output, by the content type that the request or the settings name, else by its type, else by the default codec."""
+    def encode(
+        self, payload: Any, request_output: RequestOutput, default_codec: Any = None
+    ) -> ResponseOutput:
+        """A value as an output, by the content type that the request or the settings name, else by its type,
+        else by the default codec."""
         named = self._codecs.inputs.get(_find_type(request_output, self.outputs))
         codec = named or _find_codec(self._codecs.inputs.values(), payload, default_codec)
         output: ResponseOutput = codec.encode_output(request_output.name, payload)
@@ -76,7 +99,8 @@ class MLModel:
 
 
 def _find_type(message: Any, declared: Sequence[MetadataTensor]) -> Any:
-    """The content type of an input or output: its own, else that of the tensor of its name that the model declares."""
+    """The content type of an input or output: its own, else that of the tensor of its name that the model
+    declares."""
     messages = [message, *(each for each in declared if each.name == message.name)]
     return next(filter(None, (getattr(each.parameters, "content_type", None) for each in messages)), None)
 

@@ -1,8 +1,8 @@
 """Imports the modules of a model's folder under names of their own. Knows no models and no server.
 
-In the files of a folder, `import helpers` is the folder's own module, and everywhere else it is that of the host, also while a model is
-loaded: the import statement of these files is another one. A module has its plain name too if nobody else has one of that name, so that
-pickles find its classes.
+In the files of a folder, `import helpers` is the folder's own module, and everywhere else it is that of the
+host, also while a model is loaded: the import statement of these files is another one. A module has its plain
+name too if nobody else has one of that name, so that pickles find its classes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ class _Folder:
         self.shared = shared
         self._path, self._names = str(folder), names
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None, _: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, _: ModuleType | None = None
+    ) -> ModuleSpec | None:
         if fullname == self.package:
             spec = ModuleSpec(fullname, None, is_package=True)
             spec.submodule_search_locations = [self._path]
@@ -56,14 +58,16 @@ class _Folder:
     ) -> ModuleType:
         """What `import` does in a file of the folder."""
         top = name.partition(".")[0]
-        # a list comes from code in C, such as that of pickle, which takes from `sys.modules` then what has the plain name
+        # a list comes from code in C, such as that of pickle, which takes from `sys.modules` then what has
+        # the plain name
         if level or top not in self._names or (type(fromlist) is list and top in self.shared):
             return builtins.__import__(name, globals, locals, fromlist or (), level)
         try:
             module = builtins.__import__(f"{self.package}.{name}", globals, locals, fromlist or ())
         except ModuleNotFoundError as error:
             error.msg = error.msg.replace(f"{self.package}.", "")
-            # the first part alone: to write an error that names a module, Python 3.15 imports what is around that
+            # the first part alone: to write an error that names a module, Python 3.15 imports what is around
+            # that
             error.name = str(error.name).removeprefix(f"{self.package}.").partition(".")[0]
             raise
         return module if fromlist else sys.modules[f"{self.package}.{top}"]
@@ -94,7 +98,8 @@ class _Loader(SourceFileLoader):
 
 
 def import_from(folder: Path, name: str, folders: Collection[Path]) -> ModuleType:
-    """Import a module from a folder of models, again if it was imported before. `folders` are those of all models of the server."""
+    """Import a module from a folder of models, again if it was imported before. `folders` are those of all
+    models of the server."""
     names, top = list_modules(folder), name.partition(".")[0]
     importlib.invalidate_caches()
     if PathFinder.find_spec(top, [str(folder)]) is not None:
@@ -102,13 +107,21 @@ def import_from(folder: Path, name: str, folders: Collection[Path]) -> ModuleTyp
     with _importing:
         finder = _Folder(folder, names, _find_shared(folders))
         for present, module in list(sys.modules.items()):
-            if present == finder.package or finder.has(present) or (present.partition(".")[0] in names and _is_from(module, [folder])):
+            if (
+                present == finder.package
+                or finder.has(present)
+                or (present.partition(".")[0] in names and _is_from(module, [folder]))
+            ):
                 sys.modules.pop(present, None)
-        sys.meta_path[:] = [finder, *(other for other in sys.meta_path if getattr(other, "package", None) != finder.package)]
+        sys.meta_path[:] = [
+            finder,
+            *(other for other in sys.meta_path if getattr(other, "package", None) != finder.package),
+        ]
         if top in names:
             return importlib.import_module(f"{finder.package}.{name}")
         module = importlib.import_module(name)
-        if type(getattr(module.__spec__, "loader", None)) is _Loader:  # that of another model, which has the plain name
+        # that of another model, which has the plain name
+        if type(getattr(module.__spec__, "loader", None)) is _Loader:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         return module
 
@@ -128,11 +141,16 @@ def _is_of_host(name: str, folders: Collection[Path]) -> bool:
 
 
 def drop_shared(folders: Collection[Path]) -> None:
-    """Let modules of models lose the plain name that two folders have, or a folder and the host: one would be taken for the other."""
+    """Let modules of models lose the plain name that two folders have, or a folder and the host: one would be
+    taken for the other."""
     with _importing:
         shared = _find_shared(folders)
         # all are found before one goes: a package without a file finds its folders through the one above it
-        dropped = [name for name, module in list(sys.modules.items()) if name.partition(".")[0] in shared and _is_from(module, folders)]
+        dropped = [
+            name
+            for name, module in list(sys.modules.items())
+            if name.partition(".")[0] in shared and _is_from(module, folders)
+        ]
         for name in dropped:
             sys.modules.pop(name, None)
 
@@ -149,10 +167,13 @@ def _is_below(spec: ModuleSpec, folders: Collection[Path]) -> bool:
 
 
 def list_modules(folder: Path) -> set[str]:
-    """The names of modules in a folder, if it is still there. A folder of data is none, though it may be called like a library."""
+    """The names of modules in a folder, if it is still there. A folder of data is none, though it may be
+    called like a library."""
     if not folder.is_dir():
         return set()
-    files, folders = ([path for path in folder.iterdir() if is_kind(path)] for is_kind in (Path.is_file, Path.is_dir))
+    files, folders = (
+        [path for path in folder.iterdir() if is_kind(path)] for is_kind in (Path.is_file, Path.is_dir)
+    )
     names = {path.name.partition(".")[0] for path in files if path.name.endswith(tuple(all_suffixes()))}
     names |= {path.name for path in folders if any(path.glob("*.py")) or any(path.glob("*/*.py"))}
     return names - sys.stdlib_module_names

@@ -40,10 +40,13 @@ class Runtime(MLModel):
     files: ClassVar[Sequence[str]] = ()
     """The names of the model's file, if `parameters.uri` is a folder."""
     _opens: ClassVar = threading.Lock()
-    """Held while a model is opened: libraries look into each other, as scipy into torch, and fail if another thread imports that one."""
+    """Held while a model is opened: libraries look into each other, as scipy into torch, and fail if another
+    thread imports that one."""
 
     async def load(self) -> bool:
-        self._model: Any = await asyncio.to_thread(self._open_alone, await get_model_uri(self.settings, self.files))
+        self._model: Any = await asyncio.to_thread(
+            self._open_alone, await get_model_uri(self.settings, self.files)
+        )
         return True
 
     def _open_alone(self, uri: str) -> Any:
@@ -58,7 +61,8 @@ class Runtime(MLModel):
         raise NotImplementedError
 
     def find_inputs(self) -> Sequence[TensorSpec]:
-        """The inputs of which the model itself knows something: an example has them where the settings declare none."""
+        """The inputs of which the model itself knows something: an example has them where the settings
+        declare none."""
         return ()
 
     def run(self, payload: InferenceRequest) -> InferenceResponse:
@@ -76,27 +80,40 @@ class TableRuntime(Runtime):
     """Whether the log has a warning that nobody knows the columns."""
 
     def read_rows(self, payload: InferenceRequest) -> Any:
-        """The rows of a request. Columns of a data frame are in the order of the training, if the model or the settings know it."""
+        """The rows of a request. Columns of a data frame are in the order of the training, if the model or
+        the settings know it."""
         rows = self.decode_request(payload, NumpyRequestCodec)
         if not hasattr(rows, "columns"):
             width = find_width(self._model)
             if isinstance(rows, np.ndarray) and width is not None and rows.shape[1:] != (width,):
-                raise InferenceError(f"the rows have the shape {list(rows.shape)}: expected [-1, {width}], as in the training")
+                raise InferenceError(
+                    f"the rows have the shape {list(rows.shape)}: expected [-1, {width}], as in the training"
+                )
             return rows
-        own, positions = self.list_columns(), {self.spell(str(column)): position for position, column in enumerate(rows.columns)}
-        names = own or [each.name for each in self.inputs if len(each.shape) == 1 or list(each.shape[1:]) == [1]]
+        own, positions = (
+            self.list_columns(),
+            {self.spell(str(column)): position for position, column in enumerate(rows.columns)},
+        )
+        names = own or [
+            each.name for each in self.inputs if len(each.shape) == 1 or list(each.shape[1:]) == [1]
+        ]
         if sorted(names) == sorted(positions):
             return rows.iloc[:, [positions[name] for name in names]]
         if names and not (own and self.compares):
             raise InferenceError(f"the columns are {show(list(positions))}: expected {show(names)}")
         if not names and not self._is_warned:
             self._is_warned = True
-            inputs = [{"name": each.name, "datatype": each.datatype, "shape": [-1]} for each in payload.inputs]
+            inputs = [
+                {"name": each.name, "datatype": each.datatype, "shape": [-1]} for each in payload.inputs
+            ]
             logger.warning(
-                "%s: the %s does not know the names of its columns, so it takes any, in any order: add them, in the order of the training, "
+                "%s: the %s does not know the names of its columns, so it takes any, in any order: add "
+                "them, in the order of the training, "
                 'as in "inputs": %s',
-                self.settings._source, type(self._model).__name__, msgspec.json.encode(inputs).decode()[:_MOST_SHOWN],
-            )  # fmt: skip
+                self.settings._source,
+                type(self._model).__name__,
+                msgspec.json.encode(inputs).decode()[:_MOST_SHOWN],
+            )
         return rows
 
     def list_columns(self) -> list[str]:
@@ -118,7 +135,8 @@ class TableRuntime(Runtime):
 
 
 class SKLearnModel(TableRuntime):
-    """scikit-learn, as joblib wrote it. A request asks for `predict`, `predict_proba` or `transform` as outputs."""
+    """scikit-learn, as joblib wrote it. A request asks for `predict`, `predict_proba` or `transform` as
+    outputs."""
 
     files = ("model.joblib", "model.pickle", "model.pkl")
 
@@ -128,18 +146,25 @@ class SKLearnModel(TableRuntime):
 
     def run(self, payload: InferenceRequest) -> InferenceResponse:
         rows, outputs = self.read_rows(payload), payload.outputs or [RequestOutput(name="predict")]
-        requested = {each.name: each for each in outputs}.values()  # the server refuses one that is asked for twice
-        return InferenceResponse(outputs=[self.encode(self._call(each.name, rows), each, NumpyCodec) for each in requested])
+        # the server refuses one that is asked for twice
+        requested = {each.name: each for each in outputs}.values()
+        return InferenceResponse(
+            outputs=[self.encode(self._call(each.name, rows), each, NumpyCodec) for each in requested]
+        )
 
     def _call(self, name: str, rows: Any) -> Any:
         if name not in ("predict", "predict_proba", "transform") or not hasattr(self._model, name):
-            raise InferenceError(f"{type(self._model).__name__} has no output {name!r}: ask for predict, predict_proba or transform")
+            raise InferenceError(
+                f"{type(self._model).__name__} has no output {name!r}: ask for predict, predict_proba or "
+                "transform"
+            )
         result = getattr(self._model, name)(rows)
         return result.toarray() if hasattr(result, "toarray") else result  # of a sparse matrix
 
 
 class XGBoostModel(SKLearnModel):
-    """XGBoost, as `save_model` wrote it: a classifier of its scikit-learn interface, or the objective's numbers."""
+    """XGBoost, as `save_model` wrote it: a classifier of its scikit-learn interface, or the objective's
+    numbers."""
 
     files = ("model.bst", "model.json", "model.ubj")
 
@@ -174,14 +199,20 @@ class LightGBMModel(TableRuntime):
 
 
 class MLflowRuntime(Runtime):
-    """MLflow's pyfunc. The signature is the metadata, and decides how requests are read that name no content type."""
+    """MLflow's pyfunc. The signature is the metadata, and decides how requests are read that name no content
+    type."""
 
     def open(self, uri: str) -> Any:
         model = _import_needed("mlflow.pyfunc", "mlflow").load_model(uri)
         signature = model.metadata.signature
         if signature is not None and signature.inputs is not None:
             self.inputs, self.outputs = (
-                [MetadataTensor(name=x.name, datatype=x.datatype, shape=x.shape, parameters=Parameters(x.content_type)) for x in specs]
+                [
+                    MetadataTensor(
+                        name=x.name, datatype=x.datatype, shape=x.shape, parameters=Parameters(x.content_type)
+                    )
+                    for x in specs
+                ]
                 for specs in specs_of(signature)
             )
             of_tensors = None if signature.inputs.has_input_names() else "np"
@@ -194,14 +225,22 @@ class MLflowRuntime(Runtime):
             rows = {each.name: self.decode(each, NumpyCodec) for each in rows.inputs}
         predicted = self._model.predict(rows)
         if isinstance(predicted, dict):
-            return InferenceResponse(outputs=[NumpyCodec.encode_output(name, np.asarray(value)) for name, value in predicted.items()])
-        return self.encode_response(predicted if hasattr(predicted, "columns") else np.asarray(predicted), NumpyRequestCodec)
+            return InferenceResponse(
+                outputs=[
+                    NumpyCodec.encode_output(name, np.asarray(value)) for name, value in predicted.items()
+                ]
+            )
+        return self.encode_response(
+            predicted if hasattr(predicted, "columns") else np.asarray(predicted), NumpyRequestCodec
+        )
 
 
 class HuggingFaceRuntime(Runtime):
-    """A pipeline of transformers for text: `parameters.extra` has `task` and `pretrained_model`; else `parameters.uri` is its folder.
+    """A pipeline of transformers for text: `parameters.extra` has `task` and `pretrained_model`; else
+    `parameters.uri` is its folder.
 
-    Inputs are the pipeline's arguments by name, and `args` the first one. The output is JSON, one text for each result.
+    Inputs are the pipeline's arguments by name, and `args` the first one. The output is JSON, one text for
+    each result.
     """
 
     def open(self, uri: str) -> Any:
@@ -209,16 +248,27 @@ class HuggingFaceRuntime(Runtime):
         self._lock = threading.Lock()  # a fast tokenizer is for one thread at a time
         options = {"tokenizer": extra.get("pretrained_tokenizer"), "device": extra.get("device")}
         named = {name: value for name, value in options.items() if value is not None}
-        return _import_needed("transformers", "transformers").pipeline(extra.get("task"), model=extra.get("pretrained_model", uri), **named)
+        return _import_needed("transformers", "transformers").pipeline(
+            extra.get("task"), model=extra.get("pretrained_model", uri), **named
+        )
 
     def run(self, payload: InferenceRequest) -> InferenceResponse:
-        values = {each.name: self.decode(each, StringCodec if each.datatype == "BYTES" else NumpyCodec) for each in payload.inputs}
-        options = {name: value.item() if isinstance(value, np.ndarray) and value.size == 1 else value for name, value in values.items()}
+        values = {
+            each.name: self.decode(each, StringCodec if each.datatype == "BYTES" else NumpyCodec)
+            for each in payload.inputs
+        }
+        options = {
+            name: value.item() if isinstance(value, np.ndarray) and value.size == 1 else value
+            for name, value in values.items()
+        }
         args = [options.pop(name) for name in ("args", "array_inputs") if name in options]
         with self._lock:
             result = self._model(*args, **options)
         is_list = isinstance(result, list)
-        texts = [msgspec.json.encode(row, enc_hook=lambda value: value.tolist()).decode() for row in (result if is_list else [result])]
+        texts = [
+            msgspec.json.encode(row, enc_hook=lambda value: value.tolist()).decode()
+            for row in (result if is_list else [result])
+        ]
         output = StringCodec.encode_output("output", texts)
         output.parameters = Parameters("hg_jsonlist" if is_list else "hg_json")
         return InferenceResponse(outputs=[output])

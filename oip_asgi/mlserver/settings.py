@@ -16,10 +16,20 @@ MODEL_FILE: Final = "model-settings.json"
 
 
 class ModelParameters(SimpleNamespace):
-    """`parameters` of `model-settings.json`, each an attribute: `uri`, `version`, `content_type`, `format`, `extra`, and any others."""
+    """`parameters` of `model-settings.json`, each an attribute: `uri`, `version`, `content_type`, `format`,
+    `extra`, and any others."""
 
-    def __init__(self, /, uri: str | None = None, version: str | None = None, content_type: str | None = None, **others: Any) -> None:
-        super().__init__(uri=uri, version=version, content_type=content_type, **{"format": None, "extra": {}, **others})
+    def __init__(
+        self,
+        /,
+        uri: str | None = None,
+        version: str | None = None,
+        content_type: str | None = None,
+        **others: Any,
+    ) -> None:
+        super().__init__(
+            uri=uri, version=version, content_type=content_type, **{"format": None, "extra": {}, **others}
+        )
 
 
 @dataclass(kw_only=True)
@@ -66,22 +76,30 @@ class Settings:
 T = TypeVar("T", Settings, ModelSettings)
 
 _REFUSED: Final = {
-    "parameters.environment_path": "all models share this Python, so run this model as a server of its own, in that environment",
-    "parameters.environment_tarball": "all models share this Python, so run this model as a server of its own, in that environment",
-    "model_repository_implementation": "models are read from folders, so write files, or call server.register",
+    "parameters.environment_path": (
+        "all models share this Python, so run this model as a server of its own, in that environment"
+    ),
+    "parameters.environment_tarball": (
+        "all models share this Python, so run this model as a server of its own, in that environment"
+    ),
+    "model_repository_implementation": (
+        "models are read from folders, so write files, or call server.register"
+    ),
     "kafka_enabled": "call the model from a consumer of your own, by `await server.infer(...)`",
 }
 """What to do instead of keys that cannot be honoured, unless they are off."""
 
 _UNUSED: Final = {
     "not needed: blocking models run in worker threads, and more processes are more servers": (
-        "parallel_workers parallel_workers_timeout warm_workers environments_dir metrics_dir parameters.inference_pool_gid "
+        "parallel_workers parallel_workers_timeout warm_workers environments_dir metrics_dir "
+        "parameters.inference_pool_gid "
         "parameters.autogenerate_inference_pool_gid"
     ),
     "the server's or the application's: see uvicorn's options, or add a middleware": (
         "debug gzip_enabled cors_settings root_path use_structured_logging logging_settings extensions"
     ),
-    "gRPC needs an application of your own: oip_asgi.grpc.add_to_server for a port of its own, or install(..., grpc=True)": "grpc_port",
+    "gRPC needs an application of your own: oip_asgi.grpc.add_to_server for a port of its own, or "
+    "install(..., grpc=True)": "grpc_port",
     "answers are not cached: put a ResponseCache on a function of your own": "cache_enabled cache_size",
     "see oip_asgi.prometheus": "metrics_port metrics_endpoint metrics_rest_server_prefix",
     "see oip_asgi.opentelemetry": "tracing_server",
@@ -97,7 +115,8 @@ def read_settings(folder: Path) -> Settings:
 
 
 def read_model(file: Path) -> ModelSettings:
-    """A `model-settings.json`. The name is that of its folder unless it says one, and the URI is its folder."""
+    """A `model-settings.json`. The name is that of its folder unless it says one, and the URI is its
+    folder."""
     settings = _read_file(file, ModelSettings)
     settings.name, settings._source = settings.name or file.parent.name, str(file)
     settings.parameters.uri = settings.parameters.uri or str(file.parent)
@@ -105,7 +124,8 @@ def read_model(file: Path) -> ModelSettings:
 
 
 def _read_file(file: Path, kind: type[T]) -> T:
-    """Read a file, and note which of its keys are not used. Raises ValueError with the file, the key and what to do."""
+    """Read a file, and note which of its keys are not used. Raises ValueError with the file, the key and what
+    to do."""
     if not file.is_file():  # to read a pipe could take for ever
         raise ValueError(f"{file}: it is no file, or a link that leads to none")
     try:
@@ -117,7 +137,10 @@ def _read_file(file: Path, kind: type[T]) -> T:
         raise ValueError(f"{file}: {error}") from None
     except RecursionError:
         raise ValueError(f"{file}: it is nested too deep") from None
-    keys = {**document, **{f"parameters.{key}": value for key, value in document.get("parameters", {}).items()}}
+    keys = {
+        **document,
+        **{f"parameters.{key}": value for key, value in document.get("parameters", {}).items()},
+    }
     for key in _REFUSED.keys() & keys.keys():
         if keys[key] not in (None, False, "false"):
             raise ValueError(f"{file}: {key} cannot be honoured: {_REFUSED[key]}")

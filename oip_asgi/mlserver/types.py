@@ -1,4 +1,5 @@
-"""The requests and responses of MLServer's models, with its names and fields. A tensor's `data` becomes a list only if it is looked at."""
+"""The requests and responses of MLServer's models, with its names and fields. A tensor's `data` becomes a
+list only if it is looked at."""
 
 from __future__ import annotations
 
@@ -20,14 +21,16 @@ from .._protocol.to_array import as_array, to_wire_array
 
 
 class Parameters(SimpleNamespace):
-    """Parameters, each an attribute: `content_type`, `headers`, which are those that came with a request, and any others."""
+    """Parameters, each an attribute: `content_type`, `headers`, which are those that came with a request, and
+    any others."""
 
     def __init__(self, /, content_type: Any = None, headers: Any = None, **others: Any) -> None:
         super().__init__(content_type=content_type, headers=headers, **others)
 
 
 class TensorData:
-    """A list, or one value, as a model wrote it; or an array, which becomes a flat list when it is asked for, with `str` if `is_text`."""
+    """A list, or one value, as a model wrote it; or an array, which becomes a flat list when it is asked for,
+    with `str` if `is_text`."""
 
     def __init__(self, root: Any, *, is_text: bool = False) -> None:
         self._root = root
@@ -44,7 +47,8 @@ class TensorData:
         return self._root
 
     def as_array(self, datatype: str) -> Array:
-        """The data as an array, without a list if there is none yet. Raises TypeError if they are not of the datatype."""
+        """The data as an array, without a list if there is none yet. Raises TypeError if they are not of the
+        datatype."""
         try:
             dtype = dtype_of(datatype)
         except InvalidRequest as error:
@@ -62,7 +66,8 @@ class TensorData:
         converted = cast(array, dtype) if array.dtype.kind in "biufV" else None
         if converted is not None and dtype.kind in "fV" and not find_overflow(array, converted).any():
             return converted
-        if converted is None or (array.dtype.kind in "fV" and array.size) or (converted != array).any():  # an empty list has floats
+        # an empty list has floats
+        if converted is None or (array.dtype.kind in "fV" and array.size) or (converted != array).any():
             raise TypeError(f"{show(root)} cannot be {datatype}")
         return converted
 
@@ -77,12 +82,17 @@ class TensorData:
 
 
 def _flatten(value: Any) -> list[Any]:
-    return [element for each in value for element in _flatten(each)] if isinstance(value, (list, tuple)) else [value]
+    return (
+        [element for each in value for element in _flatten(each)]
+        if isinstance(value, (list, tuple))
+        else [value]
+    )
 
 
 class _Message:
     def dict(self, *, exclude: Any = None) -> dict[str, Any]:
-        """The fields that are set, as plain values, without those that `exclude` names, or for each name what to leave out of it."""
+        """The fields that are set, as plain values, without those that `exclude` names, or for each name what
+        to leave out of it."""
         return _dump_value({each.name: getattr(self, each.name) for each in fields(self)}, exclude)  # type: ignore[arg-type, no-any-return]
 
 
@@ -92,11 +102,18 @@ def _dump_value(value: Any, left_out: Any) -> Any:
     if isinstance(value, TensorData):
         return value.root
     if isinstance(value, list):
-        return [_dump_value(each, left_out.get("__all__") if isinstance(left_out, Mapping) else None) for each in value]
+        return [
+            _dump_value(each, left_out.get("__all__") if isinstance(left_out, Mapping) else None)
+            for each in value
+        ]
     if not isinstance(value, dict):
         return value
     inner = left_out if isinstance(left_out, Mapping) else dict.fromkeys(left_out or (), True)
-    return {name: _dump_value(each, inner.get(name)) for name, each in value.items() if each is not None and inner.get(name) is not True}
+    return {
+        name: _dump_value(each, inner.get(name))
+        for name, each in value.items()
+        if each is not None and inner.get(name) is not True
+    }
 
 
 @dataclass(kw_only=True)
@@ -116,17 +133,23 @@ class RequestInput(MetadataTensor):
     data: Any
 
     def __post_init__(self) -> None:
-        self.shape, self.data = [*map(int, self.shape)], self.data if isinstance(self.data, TensorData) else TensorData(self.data)
+        self.shape, self.data = (
+            [*map(int, self.shape)],
+            self.data if isinstance(self.data, TensorData) else TensorData(self.data),
+        )
 
     @classmethod
     def of(cls, tensor: Tensor, *, is_text: bool = True) -> Self:
         """A tensor in this form. Its array is not copied."""
         parameters = Parameters(**tensor.parameters) if tensor.parameters else None
         data = TensorData(tensor.array, is_text=is_text)
-        return cls(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape, parameters=parameters, data=data)
+        return cls(
+            name=tensor.name, datatype=tensor.datatype, shape=tensor.shape, parameters=parameters, data=data
+        )
 
     def to_ours(self) -> Tensor:
-        """This as a tensor. BYTES of a model whose shape does not count them, such as one text with its length, have the shape `[N]`."""
+        """This as a tensor. BYTES of a model whose shape does not count them, such as one text with its
+        length, have the shape `[N]`."""
         try:
             array, shape = self.data.as_array(self.datatype), tuple(self.shape)
         except TypeError as error:
@@ -161,8 +184,13 @@ class InferenceRequest(_Message):
     @classmethod
     def of(cls, request: OurRequest, *, is_text: bool = True) -> Self:
         inputs = [RequestInput.of(each, is_text=is_text) for each in request.inputs]
-        outputs = [RequestOutput(name=each.name, parameters=Parameters(**each.parameters or {})) for each in request.outputs]
-        return cls(inputs=inputs, id=request.id, parameters=Parameters(**request.parameters), outputs=outputs or None)
+        outputs = [
+            RequestOutput(name=each.name, parameters=Parameters(**each.parameters or {}))
+            for each in request.outputs
+        ]
+        return cls(
+            inputs=inputs, id=request.id, parameters=Parameters(**request.parameters), outputs=outputs or None
+        )
 
     def to_ours(self) -> OurRequest:
         return OurRequest([each.to_ours() for each in self.inputs], self.id, _to_plain(self.parameters))
@@ -170,7 +198,8 @@ class InferenceRequest(_Message):
 
 @dataclass(kw_only=True)
 class InferenceResponse(_Message):
-    """A response, as `predict` returns it. The server fills in the name of the model, its version and the request's id.
+    """A response, as `predict` returns it. The server fills in the name of the model, its version and the
+    request's id.
 
     A version that `predict` gives counts if the model has none of its own.
     """
@@ -183,8 +212,16 @@ class InferenceResponse(_Message):
 
     @classmethod
     def of(cls, response: OurResponse, *, is_text: bool = True) -> Self:
-        outputs, parameters = [ResponseOutput.of(each, is_text=is_text) for each in response.outputs], Parameters(**response.parameters)
-        return cls(outputs=outputs, model_name=response.model_name, model_version=response.model_version, parameters=parameters)
+        outputs, parameters = (
+            [ResponseOutput.of(each, is_text=is_text) for each in response.outputs],
+            Parameters(**response.parameters),
+        )
+        return cls(
+            outputs=outputs,
+            model_name=response.model_name,
+            model_version=response.model_version,
+            parameters=parameters,
+        )
 
     def to_ours(self) -> OurResponse:
         outputs = [each.to_ours() for each in self.outputs]

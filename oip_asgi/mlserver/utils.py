@@ -9,7 +9,8 @@ from .settings import ModelSettings
 
 
 async def get_model_uri(settings: ModelSettings, wellknown_filenames: Sequence[str] = ()) -> str:
-    """The path that `parameters.uri` names, relative to `model-settings.json`; a URI with another scheme than `file` as it is.
+    """The path that `parameters.uri` names, relative to `model-settings.json`; a URI with another scheme than
+    `file` as it is.
 
     Args:
         settings: The model's settings.
