@@ -196,7 +196,7 @@ def _write_column(tensor: Tensor) -> bytes | None:
         with suppress(UnicodeDecodeError):  # `to_value` says which element is no text
             return _encode([None if element == NO_DATE else element.decode() for element in elements])
     if content_type == PandasJSONCodec.content_type:
-        text = b"[%b]" % b",".join(elements)
+        text = (b"[%b]" % b",".join(elements)).translate(None, b"\r\n")  # which end a line of an event
         with suppress(*ERRORS):
             if len(msgspec.json.decode(text)) == tensor.array.size:
                 return text

@@ -143,10 +143,10 @@ class Client:
         specs = (
             finish(self._declarations.find(self._link, model, version, timeout)) if have_lists(inputs) else {}
         )
-        inference = questions.make_inference(
-            specs, self._limit, model, inputs, version, parameters, outputs, id, binary
-        )
         with self._declarations.kept(model, version):
+            inference = questions.make_inference(
+                specs, self._limit, model, inputs, version, parameters, outputs, id, binary
+            )
             return finish(self._link.infer(inference, timeout))
 
     def stream(
@@ -166,9 +166,10 @@ class Client:
         specs = (
             finish(self._declarations.find(self._link, model, version, timeout)) if have_lists(inputs) else {}
         )
-        return iterate_at_once(
-            self._link.stream(questions.make_inference(specs, self._limit, model, inputs, **options), timeout)
-        )
+        with self._declarations.kept(model, version):
+            inference = questions.make_inference(specs, self._limit, model, inputs, **options)
+        responses = iterate_at_once(self._link.stream(inference, timeout))
+        return self._declarations.keep(model, version, responses)
 
     def metadata(self) -> dict[str, Any]:
         """The server's metadata: `name`, `version`, and `extensions`, such as "binary_tensor_data"."""
@@ -298,10 +299,10 @@ class AsyncClient:
         specs = (
             await self._declarations.find(self._link, model, version, timeout) if have_lists(inputs) else {}
         )
-        inference = questions.make_inference(
-            specs, self._limit, model, inputs, version, parameters, outputs, id, binary
-        )
         with self._declarations.kept(model, version):
+            inference = questions.make_inference(
+                specs, self._limit, model, inputs, version, parameters, outputs, id, binary
+            )
             return await self._link.infer(inference, timeout)
 
     @_documented_as(Client.stream)
@@ -315,11 +316,13 @@ class AsyncClient:
     async def _stream_lists(
         self, model: str, inputs: Any, timeout: float | None, options: Options
     ) -> AsyncGenerator[InferenceResponse]:
-        specs = await self._declarations.find(self._link, model, options.get("version"), timeout)
-        inference = questions.make_inference(specs, self._limit, model, inputs, **options)
-        async with aclosing(self._link.stream(inference, timeout)) as responses:
-            async for response in responses:
-                yield response
+        version = options.get("version")
+        specs = await self._declarations.find(self._link, model, version, timeout)
+        with self._declarations.kept(model, version):
+            inference = questions.make_inference(specs, self._limit, model, inputs, **options)
+            async with aclosing(self._link.stream(inference, timeout)) as responses:
+                async for response in responses:
+                    yield response
 
     @_documented_as(Client.metadata)
     async def metadata(self) -> dict[str, Any]:

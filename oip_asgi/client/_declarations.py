@@ -3,16 +3,16 @@ list to the model, which then becomes what is declared, as on the server itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from .._codecs.column_categories import CATEGORIES
 from .._codecs.column_dtypes import DTYPE, is_dtype
 from .._codecs.content_types import default_codecs
-from .._protocol.errors import ErrorResponse, InvalidResponse, ModelFault, show
+from .._protocol.errors import ErrorResponse, InferenceError, InvalidResponse, ModelFault, show
 from .._protocol.specs import OpenSpec, TensorSpec
-from .._protocol.tensors import Tensor
+from .._protocol.tensors import InferenceResponse, Tensor
 from . import _questions as questions
 
 if TYPE_CHECKING:
@@ -42,20 +42,29 @@ class Declarations:
             try:
                 metadata = await link.ask(questions.ask_of(model, version, questions.MODEL_METADATA), timeout)
                 specs = {spec.name: spec for spec in read_specs(metadata, "inputs")}
-            except (InvalidResponse, ModelFault):
+            except (InvalidResponse, ModelFault) as error:
                 specs = {}
+                if isinstance(error, ErrorResponse) and error.response_status == 503:  # it is not loaded yet
+                    return specs
             self._specs[model, version] = specs
         return specs
 
     @contextmanager
     def kept(self, model: str, version: str | int | None) -> Iterator[None]:
-        """Around a call: if the server refuses it, the model may be another one by now, and is asked again
-        before the next list."""
+        """Around a call: if it is refused, here or by the server, the model may be another one by now, and is
+        asked again before the next list."""
         try:
             yield
-        except ErrorResponse:
+        except InferenceError:
             self._specs.pop((model, version), None)
             raise
+
+    def keep(
+        self, model: str, version: str | int | None, responses: Generator[InferenceResponse]
+    ) -> Generator[InferenceResponse]:
+        """A stream within `kept`."""
+        with self.kept(model, version):
+            yield from responses
 
 
 def get_list(document: Mapping[str, Any], name: str) -> list[Any]:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from oip_asgi import InferenceContext, InferenceServer, OIPApp, TensorSpec
+from oip_asgi import InferenceContext, InferenceResponse, InferenceServer, OIPApp, Tensor, TensorSpec
 from tests.support.asking import described
 from tests.support.ways import Request, over_asgi
 
@@ -100,6 +100,13 @@ def test_what_is_no_json_is_none_in_an_element_of_json(element: bytes) -> None:
     server.register("m", lambda x: [repr(x)], inputs=[TensorSpec("x", "BYTES", [-1], "pd_json")])
     assert answered(server, "m", b'{"x": [%s]}' % element)[0] == 400
     assert answered(server, "m", b'{"x": [%s]}' % (b"9" * 500))[1]["output_0"] == f"[{'9' * 500}]"
+
+
+def test_an_event_is_one_line_whatever_an_element_of_json_has() -> None:
+    server, texts = InferenceServer(), np.array([b'{"a":\n 1}'], object)
+    server.register("m", lambda x: InferenceResponse([Tensor("y", texts, {"content_type": "pd_json"})]))
+    answer = over_asgi(OIPApp(server), "")(Request("POST", "/models/m/generate_stream", (), b'{"x": 1}'))
+    assert answer.body == b'data: {"model_name":"m","y":{"a": 1}}\n\n'
 
 
 TWICE = (b', "a": "b, {c", "b": [1, 2], "a": 1', b', "\\u0061": 1, "a": 1', b', "parameters": {"a": 1, "a": 2}')
