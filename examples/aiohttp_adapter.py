@@ -1,13 +1,11 @@
-"""An adapter of your own: the protocol in an application of aiohttp, a host that speaks neither ASGI nor
-WSGI.
+"""An adapter of your own: the protocol in an application of aiohttp, a host that speaks neither ASGI nor WSGI.
 
 pip install 'oip_asgi[client]'
 python examples/aiohttp_adapter.py            serves on http://127.0.0.1:8000
 python examples/aiohttp_adapter.py --check    serves on a free port, asks, and ends
 
-`serve` is the adapter. It translates requests into those of ASGI and answers back, and decides nothing:
-paths, limits, status codes and texts are those of `OIPApp`. guide/adapters.md says what each part of it is
-for.
+`serve` is the adapter. It translates requests into those of ASGI and answers back, and decides nothing: paths, limits, status codes and
+texts are those of `OIPApp`. guide/adapters.md says what each part of it is for.
 """
 
 from __future__ import annotations
@@ -41,9 +39,7 @@ def serve(app: web.Application, server: InferenceServer, path: str = "/v2") -> N
         async def send(message: Any) -> None:
             if message["type"] == "http.response.start":
                 response.set_status(message["status"])
-                response.headers.extend(
-                    (name.decode("latin-1"), value.decode("latin-1")) for name, value in message["headers"]
-                )
+                response.headers.extend((name.decode("latin-1"), value.decode("latin-1")) for name, value in message["headers"])
                 await response.prepare(request)
             elif message["body"]:
                 await response.write(message["body"])
@@ -90,8 +86,7 @@ def make_app() -> web.Application:
 
 
 async def start(port: int) -> web.AppRunner:
-    # a client that goes cancels the call, and bodies stay as they came: the protocol reads compressed ones
-    # itself
+    # a client that goes cancels the call, and bodies stay as they came: the protocol reads compressed ones itself
     runner = web.AppRunner(make_app(), handler_cancellation=True, auto_decompress=False)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", port).start()
@@ -125,9 +120,7 @@ async def check() -> bool:
             found.append(f"{answer.status} {await answer.text()}")
     await runner.cleanup()
     is_right = [each[:3] for each in found] == ["200", "200", "200", "200", "404", "405", "400", "200"]
-    is_right = (
-        is_right and '"data":[2.0,4.0]' in found[2] and found[3].count("data:") == 3 and found[7] == found[2]
-    )
+    is_right = is_right and '"data":[2.0,4.0]' in found[2] and found[3].count("data:") == 3 and found[7] == found[2]
     print("aiohttp answers as every host does." if is_right else "The answers are not right.")
     return is_right
 

@@ -1,5 +1,4 @@
-"""Who may do what with which model, over REST and gRPC: a small table of users, and one function that reads
-it.
+"""Who may do what with which model, over REST and gRPC: a small table of users, and one function that reads it.
 
 pip install 'oip_asgi[grpc-asgi]' fastapi 'gunicorn[http2]' scikit-learn httpx2 'tritonclient[grpc]'
 python examples/authorize.py            serves on http://127.0.0.1:8000, REST and gRPC
@@ -7,8 +6,8 @@ python examples/authorize.py --check    serves on a free port, asks as three use
 
     curl -H 'authorization: Bearer ada-key' http://127.0.0.1:8000/v2/models
 
-`authorize=` is asked before each action, whatever the transport and the spelling of the path. It gets the
-action, the model's name and the headers. Who a user is stays your application's business; here it is a key.
+`authorize=` is asked before each action, whatever the transport and the spelling of the path. It gets the action, the model's name and
+the headers. Who a user is stays your application's business; here it is a key.
 """
 
 from __future__ import annotations
@@ -39,19 +38,14 @@ RIGHTS = {
 def find_user(header: str) -> str | None:
     """Whom an Authorization header is from; None for nobody that we know."""
     key = header.removeprefix("Bearer ")
-    return next(
-        (user for known, user in USERS.items() if secrets.compare_digest(known.encode(), key.encode())), None
-    )
+    return next((user for known, user in USERS.items() if secrets.compare_digest(known.encode(), key.encode())), None)
 
 
 def authorize(access: Access) -> bool:
-    """Whether a user may do that. Nobody is asked about the server itself: its health and its metadata are
-    open."""
+    """Whether a user may do that. Nobody is asked about the server itself: its health and its metadata are open."""
     user = find_user(access.headers.get("authorization", ""))
     if user is None:
-        raise InferenceError(
-            "send your key: authorization: Bearer ...", status=401, headers={"WWW-Authenticate": "Bearer"}
-        )
+        raise InferenceError("send your key: authorization: Bearer ...", status=401, headers={"WWW-Authenticate": "Bearer"})
     return user == "root" or access.action in RIGHTS[user].get(access.model or "", ())
 
 
@@ -69,19 +63,9 @@ def make_app() -> FastAPI:
 def ask_rest(address: str, user: str, path: str, body: Any = None) -> str:
     """What a user is answered: the status, and the text of an error."""
     headers = {"authorization": f"Bearer {user}-key"}
-    answer = httpx2.request(
-        "GET" if body is None else "POST",
-        f"http://{address}/v2{path}",
-        headers=headers,
-        json=body,
-        timeout=60,
-    )
+    answer = httpx2.request("GET" if body is None else "POST", f"http://{address}/v2{path}", headers=headers, json=body, timeout=60)
     found: Any = answer.json() if answer.content else {}
-    return (
-        f"{answer.status_code} {found['error']}"
-        if answer.is_error
-        else f"{answer.status_code} {found.get('models', 'ok')}"
-    )
+    return f"{answer.status_code} {found['error']}" if answer.is_error else f"{answer.status_code} {found.get('models', 'ok')}"
 
 
 def ask_grpc(address: str, user: str, model: str) -> str:
@@ -95,11 +79,7 @@ def ask_grpc(address: str, user: str, model: str) -> str:
 
 def check() -> bool:
     image = {"inputs": [{"name": "image", "datatype": "FP32", "shape": [1, 64], "data": [0.0] * 64}]}
-    infer = [
-        ("/models/digits/infer", image),
-        ("/models/digits-next/infer", image),
-        ("/models/absent/infer", image),
-    ]
+    infer = [("/models/digits/infer", image), ("/models/digits-next/infer", image), ("/models/absent/infer", image)]
     asked = [("/models", None), *infer, ("/repository/models/digits-next/unload", {})]
     expected = {
         "ada": [
@@ -127,12 +107,8 @@ def check() -> bool:
     is_right = True
     with serving("authorize:make_app()") as address:
         for user, answers in expected.items():
-            found = [ask_rest(address, user, path, body) for path, body in asked] + [
-                ask_grpc(address, user, "digits-next")
-            ]
-            for (path, _), answer in zip(
-                [*asked, ("gRPC: metadata of digits-next", None)], found, strict=True
-            ):
+            found = [ask_rest(address, user, path, body) for path, body in asked] + [ask_grpc(address, user, "digits-next")]
+            for (path, _), answer in zip([*asked, ("gRPC: metadata of digits-next", None)], found, strict=True):
                 print(f"{user:5}{path:40}{answer}")
             is_right = is_right and found == answers
     print("Each user may do what the table says." if is_right else "The answers are not those of the table.")

@@ -1,10 +1,10 @@
 """A random forest in a FastAPI application, called once for many requests: what `max_batch_size=` buys.
 
-python examples/batching.py            serves on http://127.0.0.1:8000 python examples/batching.py --check
-serves on a free port, sends 256 images over 32 connections to both models, and ends
+python examples/batching.py            serves on http://127.0.0.1:8000
+python examples/batching.py --check    serves on a free port, sends 256 images over 32 connections to both models, and ends
 
-`digits` is called for each request. `digits_batched` is the same function, and is called for all requests
-that came while it was busy, or within 20 ms of the first.
+`digits` is called for each request. `digits_batched` is the same function, and is called for all requests that came while it was busy,
+or within 20 ms of the first.
 """
 
 from __future__ import annotations
@@ -38,33 +38,20 @@ def make_app(classifier: RandomForestClassifier) -> FastAPI:
     inputs, outputs = [TensorSpec("image", "FP32", [-1, 64])], [TensorSpec("digit", "INT64", [-1])]
     server = InferenceServer(name="batching")
     server.register("digits", classifier.predict, inputs=inputs, outputs=outputs)
-    server.register(
-        "digits_batched",
-        classifier.predict,
-        inputs=inputs,
-        outputs=outputs,
-        max_batch_size=64,
-        max_batch_delay=0.02,
-    )
+    server.register("digits_batched", classifier.predict, inputs=inputs, outputs=outputs, max_batch_size=64, max_batch_delay=0.02)
     app = FastAPI()
     OIPApp(server).install(app, "/v2")
     return app
 
 
 def check(url: str, images: Any, expected: list[int]) -> bool:
-    """Ask for one image at a time over many connections, print what the server counted, and say whether all
-    answers are right."""
+    """Ask for one image at a time over many connections, print what the server counted, and say whether all answers are right."""
     limits = httpx2.Limits(max_connections=CONNECTIONS)
-    with (
-        httpx2.Client(base_url=url, timeout=60, limits=limits) as client,
-        ThreadPoolExecutor(CONNECTIONS) as threads,
-    ):
+    with httpx2.Client(base_url=url, timeout=60, limits=limits) as client, ThreadPoolExecutor(CONNECTIONS) as threads:
 
         def ask(model: str, image: Any) -> int:
             inputs = [{"name": "image", "shape": [1, 64], "datatype": "FP32", "data": image.tolist()}]
-            answer = (
-                client.post(f"/v2/models/{model}/infer", json={"inputs": inputs}).raise_for_status().json()
-            )
+            answer = client.post(f"/v2/models/{model}/infer", json={"inputs": inputs}).raise_for_status().json()
             digit: int = answer["outputs"][0]["data"][0]
             return digit
 
@@ -77,10 +64,7 @@ def check(url: str, images: Any, expected: list[int]) -> bool:
             calls[model] = counted["execution_count"]
             seconds = sum(batch["compute_infer"]["ns"] for batch in counted["batch_stats"]) / 1e9
             rows = counted["inference_count"] / calls[model]
-            print(
-                f"{model:15}{len(images)} requests, {calls[model]:3} calls of {rows:4.1f} rows, "
-                f"{seconds:.2f} seconds in the model"
-            )
+            print(f"{model:15}{len(images)} requests, {calls[model]:3} calls of {rows:4.1f} rows, {seconds:.2f} seconds in the model")
     return calls["digits"] == len(images) and calls["digits_batched"] < len(images) / 2
 
 

@@ -1,5 +1,4 @@
-"""Ask a server of the protocol with `oip_asgi.client`: arrays, texts, a data frame, a stream, and what a
-refusal looks like.
+"""Ask a server of the protocol with `oip_asgi.client`: arrays, texts, a data frame, a stream, and what a refusal looks like.
 
 pip install 'oip_asgi[client,pandas]' uvicorn
 python examples/client.py            serves on http://127.0.0.1:8000
@@ -72,9 +71,7 @@ def ask(url: str) -> list[Any]:
 async def ask_together(url: str) -> list[Any]:
     """Ask one model ten times at once."""
     async with AsyncClient(url) as client:
-        responses = await asyncio.gather(
-            *[client.infer("double", {"x": np.full(1, number, np.float32)}) for number in range(10)]
-        )
+        responses = await asyncio.gather(*[client.infer("double", {"x": np.full(1, number, np.float32)}) for number in range(10)])
     return [response["output_0"].item() for response in responses]
 
 
@@ -112,11 +109,7 @@ def check() -> bool:
     for answer in answers:
         print(answer)
     print(together)
-    return (
-        answers == EXPECTED
-        and together == [2.0 * number for number in range(10)]
-        and asyncio.run(ask_the_application()) == [8.0]
-    )
+    return answers == EXPECTED and together == [2.0 * number for number in range(10)] and asyncio.run(ask_the_application()) == [8.0]
 
 
 def main() -> int:

@@ -1,5 +1,4 @@
-"""Ask frame_app.py about five wines with httpx2: a data frame out, a data frame back, as binary tensor data
-both ways.
+"""Ask frame_app.py about five wines with httpx2: a data frame out, a data frame back, as binary tensor data both ways.
 
 python examples/client_httpx2.py http://127.0.0.1:8000
 """
@@ -22,9 +21,7 @@ def score(url: str, frame: pd.DataFrame) -> pd.DataFrame:
     request.parameters["binary_data_output"] = True
     headers, body = request.to_http(binary=True)
     answer = httpx2.post(f"{url}/v2/models/score/infer", headers=headers, content=body)
-    return PandasCodec.decode_response(
-        InferenceResponse.from_http(answer.headers, answer.content, answer.status_code)
-    )
+    return PandasCodec.decode_response(InferenceResponse.from_http(answer.headers, answer.content, answer.status_code))
 
 
 if __name__ == "__main__":

@@ -19,9 +19,7 @@ def score(url: str, frame: pd.DataFrame) -> pd.DataFrame:
     """The cultivars that the server at `url` finds in the rows of `frame`."""
     headers, body = PandasCodec.encode_request(frame).to_http()
     answer = requests.post(f"{url}/v2/models/score/infer", headers=headers, data=body, timeout=60)
-    return PandasCodec.decode_response(
-        InferenceResponse.from_http(answer.headers, answer.content, answer.status_code)
-    )
+    return PandasCodec.decode_response(InferenceResponse.from_http(answer.headers, answer.content, answer.status_code))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,4 @@
-"""The model that the examples serve: scikit-learn's handwritten digits, trained in a second, and a client
-that checks its answers."""
+"""The model that the examples serve: scikit-learn's handwritten digits, trained in a second, and a client that checks its answers."""
 
 from __future__ import annotations
 
@@ -25,9 +24,7 @@ from oip_asgi import InferenceServer, TensorSpec
 def train() -> tuple[Pipeline, Any, Any]:
     """A classifier, and the images [n, 64] of FP32 and true digits [n] of INT64 that it has not seen."""
     images, digits = load_digits(return_X_y=True)
-    seen, unseen, seen_digits, unseen_digits = train_test_split(
-        images.astype(np.float32), digits, test_size=0.2, random_state=0
-    )
+    seen, unseen, seen_digits, unseen_digits = train_test_split(images.astype(np.float32), digits, test_size=0.2, random_state=0)
     classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
     classifier.fit(seen, seen_digits)
     return classifier, unseen, unseen_digits
@@ -47,8 +44,7 @@ def make_server(classifier: Pipeline) -> InferenceServer:
 
 
 def free_port() -> socket.socket:
-    """A socket that listens on a free port of the loopback interface: clients wait from now on, until a
-    server accepts them."""
+    """A socket that listens on a free port of the loopback interface: clients wait from now on, until a server accepts them."""
     bound = socket.socket()
     bound.bind(("127.0.0.1", 0))
     bound.listen()
@@ -57,8 +53,7 @@ def free_port() -> socket.socket:
 
 @contextmanager
 def serving(app: Any) -> Iterator[str]:
-    """Serve an application in a thread, on a free port, for as long as the block runs. Gives the server's
-    address."""
+    """Serve an application in a thread, on a free port, for as long as the block runs. Gives the server's address."""
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
     with free_port() as port:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [port]})
@@ -72,16 +67,7 @@ def serving(app: Any) -> Iterator[str]:
 
 def ask_json(client: httpx2.Client, images: Any) -> list[int]:
     """The digits that the server sees in `images` [n, 64], asked and answered in JSON."""
-    request = {
-        "inputs": [
-            {
-                "name": "image",
-                "shape": list(images.shape),
-                "datatype": "FP32",
-                "data": images.ravel().tolist(),
-            }
-        ]
-    }
+    request = {"inputs": [{"name": "image", "shape": list(images.shape), "datatype": "FP32", "data": images.ravel().tolist()}]}
     answer = client.post("/v2/models/digits/infer", json=request).raise_for_status().json()
     digits: list[int] = answer["outputs"][0]["data"]
     return digits
@@ -91,21 +77,12 @@ def ask_binary(client: httpx2.Client, images: Any) -> list[int]:
     """The same, asked and answered with binary tensor data behind the JSON."""
     data = images.astype("<f4").tobytes()
     request = {
-        "inputs": [
-            {
-                "name": "image",
-                "shape": list(images.shape),
-                "datatype": "FP32",
-                "parameters": {"binary_data_size": len(data)},
-            }
-        ],
+        "inputs": [{"name": "image", "shape": list(images.shape), "datatype": "FP32", "parameters": {"binary_data_size": len(data)}}],
         "outputs": [{"name": "digit", "parameters": {"binary_data": True}}],
     }
     head = json.dumps(request).encode()
     answer = client.post(
-        "/v2/models/digits/infer",
-        content=head + data,
-        headers={"Inference-Header-Content-Length": str(len(head))},
+        "/v2/models/digits/infer", content=head + data, headers={"Inference-Header-Content-Length": str(len(head))}
     ).raise_for_status()
     length = int(answer.headers["Inference-Header-Content-Length"])
     digits: list[int] = np.frombuffer(answer.content[length:], "<i8").tolist()
@@ -113,8 +90,7 @@ def ask_binary(client: httpx2.Client, images: Any) -> list[int]:
 
 
 def check(url: str, classifier: Pipeline, images: Any, digits: Any) -> bool:
-    """Ask a running server about 16 images, print its answers beside the truth, and say whether they are the
-    classifier's own."""
+    """Ask a running server about 16 images, print its answers beside the truth, and say whether they are the classifier's own."""
     shown = images[:16]
     with httpx2.Client(base_url=url) as client:
         by_json, by_binary = ask_json(client, shown), ask_binary(client, shown)

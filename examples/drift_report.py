@@ -1,9 +1,7 @@
-"""A file with each row that a model is asked about, written by an observer, and a report of how far the rows
-are from the training data.
+"""A file with each row that a model is asked about, written by an observer, and a report of how far the rows are from the training data.
 
 python examples/drift_report.py            serves on http://127.0.0.1:8000, and writes predictions.jsonl here
-python examples/drift_report.py --check    serves on a free port, sends rows that have drifted, prints the
-report, and ends
+python examples/drift_report.py --check    serves on a free port, sends rows that have drifted, prints the report, and ends
 """
 
 from __future__ import annotations
@@ -41,9 +39,7 @@ class PredictionLog:
         request, response = observation.request, observation.response
         if request is None or response is None:  # it was refused, or has failed
             return
-        columns = {
-            tensor.name: tensor.array.ravel().tolist() for tensor in [*request.inputs, *response.outputs]
-        }
+        columns = {tensor.name: tensor.array.ravel().tolist() for tensor in [*request.inputs, *response.outputs]}
         for row in zip(*columns.values(), strict=True):
             line = {"at": observation.at, "model": observation.model, **dict(zip(columns, row, strict=True))}
             self.file.write(msgspec.json.encode(line).decode() + "\n")
@@ -55,9 +51,7 @@ def report(predictions: Path) -> pd.DataFrame:
     rows = pd.read_json(predictions, lines=True)
     # the same rows for other tools: rows.to_parquet("predictions.parquet")
     moved = (rows[COLUMNS].mean() - TRAINING.mean()) / TRAINING.std()
-    return pd.DataFrame(
-        {"trained": TRAINING.mean(), "asked": rows[COLUMNS].mean(), "moved": moved.abs()}
-    ).round(2)
+    return pd.DataFrame({"trained": TRAINING.mean(), "asked": rows[COLUMNS].mean(), "moved": moved.abs()}).round(2)
 
 
 def make_app(file: TextIO) -> Starlette:

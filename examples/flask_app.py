@@ -1,5 +1,4 @@
-"""A Flask application that also serves a scikit-learn model over the Open Inference Protocol, through WSGI
-middleware.
+"""A Flask application that also serves a scikit-learn model over the Open Inference Protocol, through WSGI middleware.
 
 python examples/flask_app.py            serves on http://127.0.0.1:8000
 python examples/flask_app.py --check    serves on a free port, asks it about real images, and ends

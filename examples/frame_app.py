@@ -1,8 +1,6 @@
-"""A FastAPI application whose model takes a data frame and answers with one: which of three cultivars a wine
-was made from.
+"""A FastAPI application whose model takes a data frame and answers with one: which of three cultivars a wine was made from.
 
-python examples/frame_app.py    serves on http://127.0.0.1:8000; client_httpx2.py and client_requests.py
-beside this file ask it
+python examples/frame_app.py    serves on http://127.0.0.1:8000; client_httpx2.py and client_requests.py beside this file ask it
 """
 
 from __future__ import annotations
@@ -29,12 +27,7 @@ def score(df: pd.DataFrame) -> pd.DataFrame:
     if len(missing):
         raise InferenceError(f"columns are missing: {', '.join(missing)}", status=422)
     chances = classifier.predict_proba(df[wines.data.columns])
-    return pd.DataFrame(
-        {
-            "cultivar": wines.target_names.astype(str)[chances.argmax(axis=1)],
-            "probability": chances.max(axis=1),
-        }
-    )
+    return pd.DataFrame({"cultivar": wines.target_names.astype(str)[chances.argmax(axis=1)], "probability": chances.max(axis=1)})
 
 
 app = FastAPI()

@@ -1,11 +1,10 @@
 """One port of one FastAPI application: its own route, the Open Inference Protocol at /v2, gRPC and gRPC-Web.
 
-pip install -e '.[grpc-asgi]' fastapi 'gunicorn[http2]'    the server; what else the example imports is for
-its clients python examples/grpc_mounted.py            serves on http://127.0.0.1:8000, REST and gRPC python
-examples/grpc_mounted.py --check    serves on a free port, asks it about real images in each way, and ends
+pip install -e '.[grpc-asgi]' fastapi 'gunicorn[http2]'    the server; what else the example imports is for its clients
+python examples/grpc_mounted.py            serves on http://127.0.0.1:8000, REST and gRPC
+python examples/grpc_mounted.py --check    serves on a free port, asks it about real images in each way, and ends
 
-gRPC needs an ASGI server with HTTP/2 and trailers. Here it is gunicorn's ASGI worker; `pyvoy --port 8000
-module:app` is another.
+gRPC needs an ASGI server with HTTP/2 and trailers. Here it is gunicorn's ASGI worker; `pyvoy --port 8000 module:app` is another.
 """
 
 from __future__ import annotations
@@ -33,8 +32,7 @@ GUNICORN = [sys.executable, "-m", "gunicorn", "--no-control-socket", "--chdir", 
 ASGI = ["--worker-class", "asgi", "--asgi-loop", "asyncio"]
 """uvloop raises where a client has gone before its answer."""
 HTTP2 = ["--http-protocols", "h2,h1", "--http2-cleartext", "both", "--keep-alive", "75"]
-"""HTTP/2 and HTTP/1.1 without TLS. A gRPC client keeps one connection, also while it says nothing for a
-minute."""
+"""HTTP/2 and HTTP/1.1 without TLS. A gRPC client keeps one connection, also while it says nothing for a minute."""
 
 
 def make_app() -> FastAPI:
@@ -51,9 +49,7 @@ def make_app() -> FastAPI:
 
     @app.get("/")
     async def home() -> str:
-        return (
-            "The application's own route. The model is at /v2/models/digits, and over gRPC on the same port"
-        )
+        return "The application's own route. The model is at /v2/models/digits, and over gRPC on the same port"
 
     return app
 
@@ -102,9 +98,7 @@ def check() -> bool:
         with httpx2.Client(base_url=f"http://{address}", headers=TOKEN, timeout=60) as client:
             home = client.get("/").json()
             by_rest = ask_binary(client, images)
-            web = client.post(
-                GRPC_WEB, headers={"content-type": "application/grpc-web"}, content=bytes(5)
-            ).content
+            web = client.post(GRPC_WEB, headers={"content-type": "application/grpc-web"}, content=bytes(5)).content
         by_grpc = ask_grpc(address, images)
         refused = refusal(address)
     print("own route ", home)

@@ -28,12 +28,10 @@ def make_app(server: InferenceServer, address: str, bound: Future[int]) -> FastA
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        # 0: a second process at the port fails
-        options = [("grpc.max_receive_message_length", 128 * 2**20), ("grpc.so_reuseport", 0)]
+        options = [("grpc.max_receive_message_length", 128 * 2**20), ("grpc.so_reuseport", 0)]  # 0: a second process at the port fails
         grpc_server = grpc.aio.server(options=options)
         add_to_server(server, grpc_server)
-        # around gRPC's, so that models stay loaded until its last call is answered
-        async with server.lifespan():
+        async with server.lifespan():  # around gRPC's, so that models stay loaded until its last call is answered
             bound.set_result(grpc_server.add_insecure_port(address))
             await grpc_server.start()
             yield

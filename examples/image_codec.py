@@ -30,11 +30,7 @@ class ImageCodec(InputCodec[list[Image.Image]]):
 
     @classmethod
     def can_encode(cls, payload: Any) -> bool:
-        return (
-            isinstance(payload, list)
-            and bool(payload)
-            and all(isinstance(image, Image.Image) for image in payload)
-        )
+        return isinstance(payload, list) and bool(payload) and all(isinstance(image, Image.Image) for image in payload)
 
     @classmethod
     def encode_input(cls, name: str, payload: list[Image.Image], use_bytes: bool = True) -> Tensor:
@@ -75,9 +71,7 @@ OIPApp(server).install(app)
 
 def ask(url: str, photo: Image.Image) -> Image.Image:
     """The thumbnail that the server at `url` makes."""
-    request = InferenceRequest(
-        [ImageCodec.encode_input("photos", [photo])], parameters={"binary_data_output": True}
-    )
+    request = InferenceRequest([ImageCodec.encode_input("photos", [photo])], parameters={"binary_data_output": True})
     headers, body = request.to_http(binary=True)
     answer = httpx2.post(f"{url}/v2/models/thumbnail/infer", headers=headers, content=body)
     response = InferenceResponse.from_http(answer.headers, answer.content, answer.status_code)

@@ -1,8 +1,7 @@
 """A Starlette application with a model, and the model's numbers for Prometheus at /metrics.
 
-python examples/metrics.py            serves on http://127.0.0.1:8000; let Prometheus scrape it by
-examples/grafana/prometheus.yml python examples/metrics.py --check    serves on a free port, sends five
-requests, reads its own numbers, and ends
+python examples/metrics.py            serves on http://127.0.0.1:8000; let Prometheus scrape it by examples/grafana/prometheus.yml
+python examples/metrics.py --check    serves on a free port, sends five requests, reads its own numbers, and ends
 """
 
 from __future__ import annotations
@@ -59,11 +58,7 @@ def check(url: str) -> bool:
                 found[sample.name, sample.labels.get("outcome", "")] = sample.value
                 print(f"{sample.name} {sample.labels.get('outcome', '')} {sample.value:g}")
     seconds = found["oip_execution_duration_seconds_sum", ""]
-    return (
-        found["oip_requests_total", "ok"] == 3
-        and found["oip_requests_total", "invalid"] == 2
-        and seconds >= 0.009
-    )
+    return found["oip_requests_total", "ok"] == 3 and found["oip_requests_total", "invalid"] == 2 and seconds >= 0.009
 
 
 def main() -> int:

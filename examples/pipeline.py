@@ -1,5 +1,4 @@
-"""Three models, and one that calls them: tokenise, score, explain. Each has its own limits and is served on
-its own too.
+"""Three models, and one that calls them: tokenise, score, explain. Each has its own limits and is served on its own too.
 
 python examples/pipeline.py            serves on http://127.0.0.1:8000
 python examples/pipeline.py --check    asks it over HTTP and from Python, and ends
@@ -47,8 +46,7 @@ def explain(words: list[str], scores: np.ndarray[Any, Any]) -> dict[str, Any]:
 
 @server.model("review", max_concurrency=50)
 async def review(text: list[str]) -> dict[str, Any]:
-    """The pipeline: a model like any other. It waits for slots of the three, and holds none of theirs
-    meanwhile."""
+    """The pipeline: a model like any other. It waits for slots of the three, and holds none of theirs meanwhile."""
     tokens = await server.infer("tokenise", {"text": text})
     scored = await server.infer("score", {"words": tokens["words"]})
     explained = await server.infer("explain", {"words": tokens["words"], "scores": scored["scores"]})
@@ -65,12 +63,8 @@ async def check() -> bool:
     body = {"inputs": [{"name": "text", "shape": [1], "datatype": "BYTES", "data": [text]}]}
     transport = httpx2.ASGITransport(app)
     async with server.lifespan(), httpx2.AsyncClient(transport=transport, base_url="http://here") as client:
-        answers = await asyncio.gather(
-            *[client.post("/v2/models/review/infer", json=body) for _ in range(20)]
-        )
-        refused = await client.post(
-            "/v2/models/review/infer", json={"inputs": [{**body["inputs"][0], "data": [" "]}]}
-        )
+        answers = await asyncio.gather(*[client.post("/v2/models/review/infer", json=body) for _ in range(20)])
+        refused = await client.post("/v2/models/review/infer", json={"inputs": [{**body["inputs"][0], "data": [" "]}]})
         response = await server.infer("review", {"text": [text]})
     statuses = sorted({answer.status_code for answer in answers})
     outputs = {output["name"]: output["data"] for output in answers[0].json()["outputs"]}

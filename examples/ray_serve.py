@@ -1,14 +1,13 @@
 """An application on Ray Serve: a cluster runs more copies of it while there is more to do, and fewer after.
 
-pip install 'ray[serve]' -e '.[examples]' PYTHONPATH=examples serve run ray_serve:app    serves on
-http://127.0.0.1:8000, on a cluster of this machine python examples/ray_serve.py            serves on a free
-port, on a cluster that it starts on this machine python examples/ray_serve.py --check    asks that with two
-clients until it has grown, waits until it has shrunk, and ends uvicorn --app-dir examples --factory
-ray_serve:make_app    serves the same application without Ray
+pip install 'ray[serve]' -e '.[examples]'
+PYTHONPATH=examples serve run ray_serve:app    serves on http://127.0.0.1:8000, on a cluster of this machine
+python examples/ray_serve.py            serves on a free port, on a cluster that it starts on this machine
+python examples/ray_serve.py --check    asks that with two clients until it has grown, waits until it has shrunk, and ends
+uvicorn --app-dir examples --factory ray_serve:make_app    serves the same application without Ray
 """
 
-# no `from __future__ import annotations`: Ray sends the functions of a script by value, without the names
-# that texts of annotations name
+# no `from __future__ import annotations`: Ray sends the functions of a script by value, without the names that texts of annotations name
 import asyncio
 import collections
 import os
@@ -65,11 +64,10 @@ def make_app() -> Starlette:
 
 
 @serve.deployment(
-    # Ray's own default of 5 is less than the model takes: its queue would never fill, and Ray would wait
-    # instead
+    # Ray's own default of 5 is less than the model takes: its queue would never fill, and Ray would wait instead
     max_ongoing_requests=MAX_CONCURRENCY + MAX_QUEUE + PROBES,
-    # how many wait in Ray's proxy while all replicas have so many. Without a bound they wait for ever. Ray
-    # also counts those for which it is about to choose a replica, so a small number refuses a burst
+    # how many wait in Ray's proxy while all replicas have so many. Without a bound they wait for ever. Ray also counts those for which it
+    # is about to choose a replica, so a small number refuses a burst
     max_queued_requests=100,
     autoscaling_config={
         "min_replicas": 1,
@@ -86,8 +84,7 @@ class Digits:
     """The deployment: `make_app` answers its requests."""
 
     def check_health(self) -> None:
-        """Called by Ray. A replica that raises gets no requests and is replaced, and a new version that
-        raises is not rolled out."""
+        """Called by Ray. A replica that raises gets no requests and is replaced, and a new version that raises is not rolled out."""
         failed = [model.name for model in self.app.state.server.models() if model.state == "failed"]  # type: ignore[attr-defined]  # Ray sets it
         if failed:
             raise RuntimeError(f"could not load {', '.join(failed)}")
@@ -112,12 +109,9 @@ def ask_triton(address: str, images: Any) -> list[int]:
 
 
 async def ask_until(replicas_wanted: int, url: str, images: Any, clients: int) -> collections.Counter[int]:
-    """Ask, `clients` at a time, until so many replicas run, a minute at most. Returns how often each status
-    was answered."""
+    """Ask, `clients` at a time, until so many replicas run, a minute at most. Returns how often each status was answered."""
     statuses: collections.Counter[int] = collections.Counter()
-    request = {
-        "inputs": [{"name": "image", "shape": [1, 64], "datatype": "FP32", "data": images[0].tolist()}]
-    }
+    request = {"inputs": [{"name": "image", "shape": [1, 64], "datatype": "FP32", "data": images[0].tolist()}]}
     end = time.monotonic() + 60
     async with httpx2.AsyncClient(base_url=url, timeout=30) as client:
 
@@ -135,8 +129,7 @@ async def ask_until(replicas_wanted: int, url: str, images: Any, clients: int) -
 
 
 def check(address: str) -> bool:
-    """Ask with two clients, see the cluster grow under load and shrink after it, and say whether all of it
-    was right."""
+    """Ask with two clients, see the cluster grow under load and shrink after it, and say whether all of it was right."""
     classifier, images, _ = train()
     shown = images[:16]
     with httpx2.Client(base_url=f"http://{address}") as client:
@@ -150,11 +143,7 @@ def check(address: str) -> bool:
     asyncio.run(ask_until(1, f"http://{address}", images, clients=0))
     shrunk = replicas()
     print(f"after it     {shrunk} replica")
-    return (
-        by_json == by_triton == classifier.predict(shown).tolist()
-        and (grown, shrunk) == (2, 1)
-        and set(statuses) == {200}
-    )
+    return by_json == by_triton == classifier.predict(shown).tolist() and (grown, shrunk) == (2, 1) and set(statuses) == {200}
 
 
 def main() -> int:

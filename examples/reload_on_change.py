@@ -1,13 +1,10 @@
-"""A directory of joblib files, one for each version of a model. A new or changed file is served as soon as it
-is loaded, without a gap.
+"""A directory of joblib files, one for each version of a model. A new or changed file is served as soon as it is loaded, without a gap.
 
-python examples/reload_on_change.py DIRECTORY    serves DIRECTORY/1.joblib, 2.joblib and so on, on
-http://127.0.0.1:8000 python examples/reload_on_change.py --check      writes versions to a directory of its
-own while it asks for answers, and ends
+python examples/reload_on_change.py DIRECTORY    serves DIRECTORY/1.joblib, 2.joblib and so on, on http://127.0.0.1:8000
+python examples/reload_on_change.py --check      writes versions to a directory of its own while it asks for answers, and ends
 
-Write a file under another name and rename it: then nobody reads half of it. A joblib file is code, so let
-nobody else write there. With several processes, such as `uvicorn --workers 4`, each watches the directory for
-itself.
+Write a file under another name and rename it: then nobody reads half of it. A joblib file is code, so let nobody else write there. With
+several processes, such as `uvicorn --workers 4`, each watches the directory for itself.
 """
 
 from __future__ import annotations
@@ -61,17 +58,14 @@ class Versions:
     async def _serve(self, version: str, path: Path) -> None:
         is_new = version not in self._read
         try:
-            # read before anybody is told: a version that is registered is the default of all requests that
-            # name none
+            # read before anybody is told: a version that is registered is the default of all requests that name none
             model = await asyncio.to_thread(joblib.load, path)
         except Exception as error:
             print(f"{path.name} cannot be read, so what was read before is served: {error!r}")
             return
         self._read[version] = model.predict
         if is_new:
-            self._server.register(
-                NAME, load=lambda: self._read[version], version=version, inputs=INPUTS, outputs=OUTPUTS
-            )
+            self._server.register(NAME, load=lambda: self._read[version], version=version, inputs=INPUTS, outputs=OUTPUTS)
         await self._server.load(NAME, version)
         print("serves version", version, flush=True)
 
@@ -124,17 +118,13 @@ def write(directory: Path, version: str, price: float) -> None:
 
 
 async def check(directory: Path) -> bool:
-    """Ask all the time while versions are written, and see each of them served in turn, with no request
-    refused."""
+    """Ask all the time while versions are written, and see each of them served in turn, with no request refused."""
     write(directory, "1", 100)
     app = make_app(directory)
     seen: list[tuple[str, float]] = []
     body = {"inputs": [{"name": "area", "shape": [1, 1], "datatype": "FP64", "data": [50]}]}
     transport = httpx2.ASGITransport(app)
-    async with (
-        app.router.lifespan_context(app),
-        httpx2.AsyncClient(transport=transport, base_url="http://here") as client,
-    ):
+    async with app.router.lifespan_context(app), httpx2.AsyncClient(transport=transport, base_url="http://here") as client:
 
         async def ask_until(version: str, price: float) -> None:
             async with asyncio.timeout(30):

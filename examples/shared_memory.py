@@ -1,8 +1,7 @@
-"""A Starlette application that reads and writes the tensors of clients on the same machine in shared memory,
-not in requests. Linux only.
+"""A Starlette application that reads and writes the tensors of clients on the same machine in shared memory, not in requests. Linux only.
 
-python examples/shared_memory.py            serves on http://127.0.0.1:8000 python examples/shared_memory.py
---check    serves on a free port, doubles an image of 12 MB in shared memory, and ends
+python examples/shared_memory.py            serves on http://127.0.0.1:8000
+python examples/shared_memory.py --check    serves on a free port, doubles an image of 12 MB in shared memory, and ends
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ from starlette.applications import Starlette
 from oip_asgi import InferenceServer, OIPApp, SharedMemory
 
 KEYS = ["camera_input", "camera_output"]
-"""The segments that clients may use. Everybody who reaches the server may read and overwrite them, so nothing
-else may be in them."""
+"""The segments that clients may use. Everybody who reaches the server may read and overwrite them, so nothing else may be in them."""
 
 
 def make_app() -> Starlette:
@@ -45,18 +43,14 @@ def check(url: str) -> bool:
             for name, key in zip(("in", "out"), KEYS, strict=True):
                 path = f"/v2/systemsharedmemory/region/{name}/register"
                 client.post(path, json={"key": key, "byte_size": image.nbytes}).raise_for_status()
-            secret = client.post(
-                "/v2/systemsharedmemory/region/secret/register", json={"key": "/another", "byte_size": 1}
-            )
+            secret = client.post("/v2/systemsharedmemory/region/secret/register", json={"key": "/another", "byte_size": 1})
             print("another key    ", secret.status_code, secret.json()["error"])
 
             def place(region: str) -> dict[str, str | int]:
                 return {"shared_memory_region": region, "shared_memory_byte_size": image.nbytes}
 
             body = {
-                "inputs": [
-                    {"name": "x", "datatype": "FP32", "shape": image.shape, "parameters": place("in")}
-                ],
+                "inputs": [{"name": "x", "datatype": "FP32", "shape": image.shape, "parameters": place("in")}],
                 "outputs": [{"name": "y", "parameters": place("out")}],
             }
             answer = client.post("/v2/models/double/infer", json=body)

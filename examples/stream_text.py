@@ -1,20 +1,16 @@
 """A text generator whose words are sent while it still writes: over server-sent events and over gRPC.
 
-python examples/stream_text.py            serves on http://127.0.0.1:8000, a page to try it included, and gRPC
-on 127.0.0.1:8001 python examples/stream_text.py --check    serves on free ports, asks with real clients, and
-ends
+python examples/stream_text.py            serves on http://127.0.0.1:8000, a page to try it included, and gRPC on 127.0.0.1:8001
+python examples/stream_text.py --check    serves on free ports, asks with real clients, and ends
 
-curl -N http://127.0.0.1:8000/v2/models/writer/generate_stream -d '{"text_input": "The value of", "max_words":
-20}'
+curl -N http://127.0.0.1:8000/v2/models/writer/generate_stream -d '{"text_input": "The value of", "max_words": 20}'
 
-Behind gunicorn, from this folder: its ASGI worker has gRPC on the application's own port, and its WSGI one
-serves the protocol alone:
+Behind gunicorn, from this folder: its ASGI worker has gRPC on the application's own port, and its WSGI one serves the protocol alone:
 
-gunicorn --worker-class asgi --http-protocols h2,h1 --http2-cleartext both --bind 127.0.0.1:8000
-"stream_text:asgi_app()" gunicorn --bind 127.0.0.1:8000 --threads 8 "stream_text:wsgi_app()"
+gunicorn --worker-class asgi --http-protocols h2,h1 --http2-cleartext both --bind 127.0.0.1:8000 "stream_text:asgi_app()"
+gunicorn --bind 127.0.0.1:8000 --threads 8 "stream_text:wsgi_app()"
 
-The model is small but real: it counts which character follows each six others in Python's own manual, which
-every Python ships.
+The model is small but real: it counts which character follows each six others in Python's own manual, which every Python ships.
 """
 
 from __future__ import annotations
@@ -50,8 +46,7 @@ WORDS = np.array([50])
 PAUSE = 0.02
 """Seconds that a word takes, as it would with a larger model."""
 
-PAGE = """<!doctype html><title>Writer</title>
-<form><input name="text" value="The value of" size="40"><button>Write</button></form>
+PAGE = """<!doctype html><title>Writer</title><form><input name="text" value="The value of" size="40"><button>Write</button></form>
 <p id="answer"></p><script>
 document.forms[0].onsubmit = async (event) => {
   event.preventDefault();
@@ -64,8 +59,7 @@ document.forms[0].onsubmit = async (event) => {
     const events = (text + chunk).split("\\n\\n");
     text = events.pop();
     for (const event of events) {  // others than these are comments, which keep the connection open
-      if (!event.startsWith("data: ")) continue;
-      answer.textContent += JSON.parse(event.slice("data: ".length)).text_output;
+      if (event.startsWith("data: ")) answer.textContent += JSON.parse(event.slice("data: ".length)).text_output;
     }
   }
 };
@@ -94,10 +88,7 @@ class Writer:
             context, word = text_input[0][-ORDER:], ""
             for _ in range(int(max_words[0])):
                 while len(word) < 2 or not word.endswith(" "):
-                    following = (
-                        self._following.get(context)
-                        or self._following[context := random.choice(self._beginnings)]
-                    )
+                    following = self._following.get(context) or self._following[context := random.choice(self._beginnings)]
                     character = random.choice(following)
                     word, context = word + character, context[1:] + character
                 yield [word]
@@ -137,8 +128,7 @@ async def grpc_beside(server: InferenceServer, port: int) -> AsyncIterator[None]
 
 
 def make_app(server: InferenceServer, grpc_port: int | None = None) -> FastAPI:
-    """The application, with the protocol at /v2, gRPC on its own port, and on `grpc_port` too where one is
-    given."""
+    """The application, with the protocol at /v2, gRPC on its own port, and on `grpc_port` too where one is given."""
     app = FastAPI(lifespan=None if grpc_port is None else lambda _: grpc_beside(server, grpc_port))
 
     @app.get("/", response_class=HTMLResponse)
@@ -172,9 +162,7 @@ def check(url: str, grpc_port: int, writer: Writer) -> bool:
     print("SSE:  The value of" + "".join(words))
     print("the first word came while the model was running:", running_at_first == 1)
 
-    with httpx2.stream(
-        "POST", f"{url}/v2/models/writer/generate_stream", json={**body, "max_words": 10_000}, timeout=60
-    ) as response:
+    with httpx2.stream("POST", f"{url}/v2/models/writer/generate_stream", json={**body, "max_words": 10_000}, timeout=60) as response:
         next(response.iter_lines())
     end = time.monotonic() + 20
     while writer.running and time.monotonic() < end:
@@ -190,12 +178,7 @@ def check(url: str, grpc_port: int, writer: Writer) -> bool:
     with tritonclient.grpc.InferenceServerClient(f"127.0.0.1:{grpc_port}") as client:
         client.start_stream(lambda result, error: answers.put(error or result))
         client.async_stream_infer("writer", [text, count], enable_empty_final_response=True)
-        while (
-            not (result := answers.get(timeout=60))
-            .get_response()
-            .parameters["triton_final_response"]
-            .bool_param
-        ):
+        while not (result := answers.get(timeout=60)).get_response().parameters["triton_final_response"].bool_param:
             spoken.append(result.as_numpy("text_output")[0].decode())
         client.stop_stream()
     print("gRPC: The value of" + "".join(spoken))

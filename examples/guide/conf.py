@@ -1,5 +1,4 @@
-"""How Sphinx makes a site of these pages: `tox -e docs` builds it in `.tox/docs/site`. Knows nothing of what
-they say."""
+"""How Sphinx makes a site of these pages: `tox -e docs` builds it in `.tox/docs/site`. Knows nothing of what they say."""
 
 from __future__ import annotations
 
@@ -13,13 +12,7 @@ html_title = "oip_asgi"
 html_theme = "furo"
 html_copy_source = False
 html_theme_options = {"source_edit_link": "", "navigation_with_keys": True}
-extensions = [
-    "myst_parser",
-    "sphinx.ext.autodoc",
-    "sphinx.ext.napoleon",
-    "sphinx_copybutton",
-    "sphinx_design",
-]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "sphinx_design"]
 root_doc = "index"
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
@@ -32,8 +25,7 @@ suppress_warnings = ["myst.xref_missing"]
 
 
 def name_files(app: Any, document: Any) -> None:
-    """Write words and path for each link to a file or a folder of the repository that is no page, as the site
-    does not have it."""
+    """Write words and path for each link to a file or a folder of the repository that is no page, as the site does not have it."""
     from docutils import nodes
 
     for node in [*document.findall(lambda node: node.tagname in ("pending_xref", "reference"))]:
@@ -41,9 +33,7 @@ def name_files(app: Any, document: Any) -> None:
         if target.startswith(("../", "/")):
             path = find_path(str(app.srcdir), target) + ".md" * (node.get("refdomain") == "doc")
             words, code = node.astext(), nodes.literal(path, path)
-            node.replace_self(
-                [code] if path.endswith(words) else [nodes.Text(f"{words} ("), code, nodes.Text(")")]
-            )
+            node.replace_self([code] if path.endswith(words) else [nodes.Text(f"{words} ("), code, nodes.Text(")")])
 
 
 def find_path(folder: str, target: str) -> str:

@@ -1,13 +1,11 @@
-"""A Django project in one file, with accounts and a database, whose model is served over the Open Inference
-Protocol.
+"""A Django project in one file, with accounts and a database, whose model is served over the Open Inference Protocol.
 
     python examples/hosts/django_app.py runserver 8000 --noreload
     uvicorn --app-dir examples/hosts --port 8000 django_app:asgi_application
     curl -u ada:lovelace http://127.0.0.1:8000/v2/models/iris
 
-The first is for development, the second for ASGI; under WSGI it is `gunicorn --chdir examples/hosts
-django_app:application`. Django's middleware covers /v2 as it covers every view; `public=` marks health as
-open, for probes have no password.
+The first is for development, the second for ASGI; under WSGI it is `gunicorn --chdir examples/hosts django_app:application`. Django's
+middleware covers /v2 as it covers every view; `public=` marks health as open, for probes have no password.
 """
 
 from __future__ import annotations
@@ -32,8 +30,7 @@ from werkzeug.datastructures import Authorization
 from oip_asgi import InferenceContext, InferenceServer, TensorSpec
 from oip_asgi.django import urls
 
-# The project as it was
-# ---------------------------------------------------------------------------------------------
+# The project as it was ---------------------------------------------------------------------------------------------
 
 settings.configure(
     SECRET_KEY=os.environ.get("SECRET_KEY", "an example's, that protects nothing"),
@@ -47,12 +44,7 @@ settings.configure(
         "django.middleware.csrf.CsrfViewMiddleware",
         f"{__name__}.basic_auth",
     ],
-    DATABASES={
-        "default": {
-            "ENGINE": "django.db.backends.sqlite3",
-            "NAME": os.environ.get("DATABASE_PATH", "predictions.db"),
-        }
-    },
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": os.environ.get("DATABASE_PATH", "predictions.db")}},
     DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
     USE_TZ=True,
 )
@@ -83,8 +75,7 @@ def create_tables() -> None:
 
 
 def set_user(request: Any, user: Any) -> None:
-    """Set both `user` and `auser()`, as Django's own AuthenticationMiddleware does: code that is `async def`
-    awaits the second."""
+    """Set both `user` and `auser()`, as Django's own AuthenticationMiddleware does: code that is `async def` awaits the second."""
 
     async def auser() -> Any:
         return user
@@ -94,18 +85,11 @@ def set_user(request: Any, user: Any) -> None:
 
 def basic_auth(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
     def middleware(request: HttpRequest) -> HttpResponse:
-        # as Django's own LoginRequiredMiddleware looks
-        if getattr(resolve(request.path_info).func, "login_required", True):
+        if getattr(resolve(request.path_info).func, "login_required", True):  # as Django's own LoginRequiredMiddleware looks
             given = Authorization.from_header(request.headers.get("Authorization"))
-            user = (
-                None
-                if given is None
-                else authenticate(request, username=given.username, password=given.password)
-            )
+            user = None if given is None else authenticate(request, username=given.username, password=given.password)
             if user is None:
-                return JsonResponse(
-                    {"error": "name and password, please"}, status=401, headers={"WWW-Authenticate": "Basic"}
-                )
+                return JsonResponse({"error": "name and password, please"}, status=401, headers={"WWW-Authenticate": "Basic"})
             set_user(request, user)
         return get_response(request)
 
@@ -117,8 +101,7 @@ def history(request: HttpRequest) -> HttpResponse:
     return JsonResponse({"user": request.user.get_username(), "flowers": flowers or 0})
 
 
-# And its model
-# -----------------------------------------------------------------------------------------------------
+# And its model -----------------------------------------------------------------------------------------------------
 
 data = load_iris()
 classifier = make_pipeline(StandardScaler(), LogisticRegression())

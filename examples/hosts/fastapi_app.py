@@ -1,12 +1,11 @@
 """A FastAPI application whose model is served over the Open Inference Protocol.
 
-    uvicorn --app-dir examples/hosts --port 8000 fastapi_app:app gunicorn --worker-class asgi --http-protocols
-    h2,h1 --http2-cleartext both --chdir examples/hosts --bind 127.0.0.1:8000 fastapi_app:app curl -u
-    ada:lovelace http://127.0.0.1:8000/v2/models/iris
+    uvicorn --app-dir examples/hosts --port 8000 fastapi_app:app
+    gunicorn --worker-class asgi --http-protocols h2,h1 --http2-cleartext both --chdir examples/hosts --bind 127.0.0.1:8000 fastapi_app:app
+    curl -u ada:lovelace http://127.0.0.1:8000/v2/models/iris
 
-The application's dependency covers /v2 and gRPC as it covers every route; `public=` leaves health open, for
-probes have no password. gRPC on the same port needs a server with HTTP/2 trailers, such as gunicorn; gRPC-Web
-works with each.
+The application's dependency covers /v2 and gRPC as it covers every route; `public=` leaves health open, for probes have no password. gRPC
+on the same port needs a server with HTTP/2 trailers, such as gunicorn; gRPC-Web works with each.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ from werkzeug.datastructures import Authorization
 
 from oip_asgi import InferenceContext, InferenceServer, OIPApp, TensorSpec
 
-# The application as it was
-# -----------------------------------------------------------------------------------------
+# The application as it was -----------------------------------------------------------------------------------------
 
 PASSWORDS = {"ada": "lovelace"}
 FLOWERS: dict[str, int] = {}
@@ -40,8 +38,7 @@ def user_of(header: str | None) -> str | None:
     return given.username if is_right else None
 
 
-# which shows the padlock in /docs
-def authenticate(request: Request, _: object = Depends(HTTPBasic(auto_error=False))) -> None:
+def authenticate(request: Request, _: object = Depends(HTTPBasic(auto_error=False))) -> None:  # which shows the padlock in /docs
     user = user_of(request.headers.get("authorization"))
     if user is None:
         raise HTTPException(401, "name and password, please", {"WWW-Authenticate": "Basic"})
@@ -57,8 +54,7 @@ async def history(request: Request) -> dict[str, Any]:
     return {"user": user, "flowers": FLOWERS.get(user, 0)}
 
 
-# And its model
-# -----------------------------------------------------------------------------------------------------
+# And its model -----------------------------------------------------------------------------------------------------
 
 data = load_iris()
 classifier = make_pipeline(StandardScaler(), LogisticRegression())

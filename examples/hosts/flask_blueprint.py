@@ -3,8 +3,8 @@
     flask --app examples/hosts/flask_blueprint run --port 8000
     curl -u ada:lovelace http://127.0.0.1:8000/v2/models/iris
 
-The blueprint's routes are Flask's own, so `before_request` covers them; `public=` gives health a name of its
-own, by which it is left open, for probes have no password.
+The blueprint's routes are Flask's own, so `before_request` covers them; `public=` gives health a name of its own, by which it is left
+open, for probes have no password.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from werkzeug.exceptions import Unauthorized
 from oip_asgi import InferenceContext, InferenceServer, TensorSpec
 from oip_asgi.flask import blueprint
 
-# The application as it was
-# -----------------------------------------------------------------------------------------
+# The application as it was -----------------------------------------------------------------------------------------
 
 PASSWORDS = {"ada": "lovelace"}
 
@@ -77,8 +76,7 @@ def history() -> dict[str, Any]:
     return {"user": user, "flowers": flowers or 0}
 
 
-# And its model
-# -----------------------------------------------------------------------------------------------------
+# And its model -----------------------------------------------------------------------------------------------------
 
 data = load_iris()
 classifier = make_pipeline(StandardScaler(), LogisticRegression())

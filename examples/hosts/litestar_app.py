@@ -3,9 +3,8 @@
     uvicorn --app-dir examples/hosts --port 8000 litestar_app:app
     curl -u ada:lovelace http://127.0.0.1:8000/v2/models/iris
 
-Litestar's middleware covers its mounts, of /v2 and of gRPC, as it covers every handler; health is open, for
-probes have no password. gRPC on the same port needs a server with HTTP/2 trailers, such as gunicorn; gRPC-Web
-works with each.
+Litestar's middleware covers its mounts, of /v2 and of gRPC, as it covers every handler; health is open, for probes have no password. gRPC
+on the same port needs a server with HTTP/2 trailers, such as gunicorn; gRPC-Web works with each.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ from werkzeug.datastructures import Authorization
 from oip_asgi import InferenceContext, InferenceServer, OIPApp, TensorSpec
 from oip_asgi.grpc import OIPGRPCApp
 
-# The application as it was
-# -----------------------------------------------------------------------------------------
+# The application as it was -----------------------------------------------------------------------------------------
 
 PASSWORDS = {"ada": "lovelace"}
 OPEN = [r"^/v2/health/(live|ready)$", r"^/grpc\.health\.v1\.Health/Check$"]
@@ -45,9 +43,7 @@ def user_of(header: str | None) -> str | None:
 
 
 class BasicAuth(AbstractAuthenticationMiddleware):
-    async def authenticate_request(
-        self, connection: ASGIConnection[Any, Any, Any, Any]
-    ) -> AuthenticationResult:
+    async def authenticate_request(self, connection: ASGIConnection[Any, Any, Any, Any]) -> AuthenticationResult:
         user = user_of(connection.headers.get("authorization"))
         if user is None:
             raise NotAuthorizedException("name and password, please", headers={"WWW-Authenticate": "Basic"})
@@ -59,8 +55,7 @@ def history(request: Request[str, str, Any]) -> dict[str, Any]:
     return {"user": request.user, "flowers": FLOWERS.get(request.user, 0)}
 
 
-# And its model
-# -----------------------------------------------------------------------------------------------------
+# And its model -----------------------------------------------------------------------------------------------------
 
 data = load_iris()
 classifier = make_pipeline(StandardScaler(), LogisticRegression())

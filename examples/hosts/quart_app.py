@@ -1,10 +1,10 @@
 """A Quart application whose model is served over the Open Inference Protocol.
 
-    gunicorn --worker-class asgi --http-protocols h2,h1 --http2-cleartext both --chdir examples/hosts --bind
-    127.0.0.1:8000 quart_app:app curl -u ada:lovelace http://127.0.0.1:8000/v2/models/iris
+    gunicorn --worker-class asgi --http-protocols h2,h1 --http2-cleartext both --chdir examples/hosts --bind 127.0.0.1:8000 quart_app:app
+    curl -u ada:lovelace http://127.0.0.1:8000/v2/models/iris
 
-Quart's `before_request` covers its own routes only, so authentication is an ASGI middleware around them, /v2
-and gRPC; health is open, for probes have no password.
+Quart's `before_request` covers its own routes only, so authentication is an ASGI middleware around them, /v2 and gRPC; health is open, for
+probes have no password.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from werkzeug.datastructures import Authorization
 
 from oip_asgi import InferenceContext, InferenceServer, OIPMiddleware, TensorSpec
 
-# The application as it was
-# -----------------------------------------------------------------------------------------
+# The application as it was -----------------------------------------------------------------------------------------
 
 PASSWORDS = {"ada": "lovelace"}
 OPEN = ("/v2/health/live", "/v2/health/ready", "/grpc.health.v1.Health/Check")
@@ -65,8 +64,7 @@ async def history() -> dict[str, Any]:
     return {"user": user, "flowers": FLOWERS.get(user, 0)}
 
 
-# And its model
-# -----------------------------------------------------------------------------------------------------
+# And its model -----------------------------------------------------------------------------------------------------
 
 data = load_iris()
 classifier = make_pipeline(StandardScaler(), LogisticRegression())

@@ -1,12 +1,10 @@
-"""A Starlette application with accounts and a database, whose model is served over the Open Inference
-Protocol.
+"""A Starlette application with accounts and a database, whose model is served over the Open Inference Protocol.
 
     uvicorn --app-dir examples/hosts --port 8000 starlette_app:app
     curl -u ada:lovelace http://127.0.0.1:8000/v2/models/iris
 
-Starlette's AuthenticationMiddleware covers /v2 and gRPC as it covers every route; health is open, for probes
-have no password. gRPC on the same port needs a server with HTTP/2 trailers, such as gunicorn; gRPC-Web works
-with each.
+Starlette's AuthenticationMiddleware covers /v2 and gRPC as it covers every route; health is open, for probes have no password. gRPC on the
+same port needs a server with HTTP/2 trailers, such as gunicorn; gRPC-Web works with each.
 """
 
 from __future__ import annotations
@@ -24,13 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from sqlalchemy import create_engine, func, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from starlette.applications import Starlette
-from starlette.authentication import (
-    AuthCredentials,
-    AuthenticationBackend,
-    AuthenticationError,
-    BaseUser,
-    SimpleUser,
-)
+from starlette.authentication import AuthCredentials, AuthenticationBackend, AuthenticationError, BaseUser, SimpleUser
 from starlette.middleware import Middleware
 from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.requests import HTTPConnection, Request
@@ -40,8 +32,7 @@ from werkzeug.datastructures import Authorization
 
 from oip_asgi import InferenceContext, InferenceServer, OIPApp, TensorSpec
 
-# The application as it was
-# -----------------------------------------------------------------------------------------
+# The application as it was -----------------------------------------------------------------------------------------
 
 PASSWORDS = {"ada": "lovelace"}
 OPEN = ("/v2/health/live", "/v2/health/ready", "/grpc.health.v1.Health/Check")
@@ -92,9 +83,7 @@ async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
 
 def history(request: Request) -> Response:
     with Session(request.state.engine) as session:
-        flowers = session.scalar(
-            select(func.sum(Prediction.flowers)).where(Prediction.user == request.user.username)
-        )
+        flowers = session.scalar(select(func.sum(Prediction.flowers)).where(Prediction.user == request.user.username))
     return JSONResponse({"user": request.user.username, "flowers": flowers or 0})
 
 
@@ -104,8 +93,7 @@ app = Starlette(
     lifespan=lifespan,
 )
 
-# And its model
-# -----------------------------------------------------------------------------------------------------
+# And its model -----------------------------------------------------------------------------------------------------
 
 data = load_iris()
 classifier = make_pipeline(StandardScaler(), LogisticRegression())

@@ -1,5 +1,4 @@
-"""REST over HTTP/1.1 and HTTP/2, and gRPC, on one port: inference_service_grpc.yaml starts gunicorn with this
-file."""
+"""REST over HTTP/1.1 and HTTP/2, and gRPC, on one port: inference_service_grpc.yaml starts gunicorn with this file."""
 
 bind = "0.0.0.0:8080"
 worker_class = "asgi"

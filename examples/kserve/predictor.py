@@ -1,11 +1,9 @@
-"""A KServe custom predictor: any application of yours with the protocol in it, in a container that listens on
-8080.
+"""A KServe custom predictor: any application of yours with the protocol in it, in a container that listens on 8080.
 
 uvicorn --app-dir examples/kserve --host 0.0.0.0 --port 8080 predictor:app
 curl http://127.0.0.1:8080/v2/models/iris
 
-Under gunicorn's ASGI worker, gRPC is on the same port: inference_service_grpc.yaml. Prometheus finds the
-numbers at /metrics.
+Under gunicorn's ASGI worker, gRPC is on the same port: inference_service_grpc.yaml. Prometheus finds the numbers at /metrics.
 """
 
 from __future__ import annotations

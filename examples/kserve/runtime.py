@@ -1,8 +1,6 @@
-"""The container of serving_runtime.yaml: it serves a scikit-learn estimator that KServe has put into a
-directory.
+"""The container of serving_runtime.yaml: it serves a scikit-learn estimator that KServe has put into a directory.
 
-python examples/kserve/runtime.py --model_name iris --model_dir DIRECTORY --http_port 8080    serves
-DIRECTORY/model.joblib
+python examples/kserve/runtime.py --model_name iris --model_dir DIRECTORY --http_port 8080    serves DIRECTORY/model.joblib
 
 A joblib file is code: run only those that you trust.
 """
@@ -27,22 +25,14 @@ from oip_asgi.prometheus import instrument
 
 
 def make_app(name: str, directory: Path) -> Starlette:
-    """An application that serves the estimator of a directory under a name. It is not ready before the file
-    is read."""
+    """An application that serves the estimator of a directory under a name. It is not ready before the file is read."""
     server = InferenceServer("joblib-runtime")
 
     def load() -> Callable[..., Any]:
         predict: Callable[..., Any] = joblib.load(directory / "model.joblib").predict
         return predict
 
-    server.register(
-        name,
-        load=load,
-        platform="sklearn_joblib",
-        inputs=[TensorSpec("x", "FP64", [-1, -1])],
-        max_concurrency=1,
-        max_queue=20,
-    )
+    server.register(name, load=load, platform="sklearn_joblib", inputs=[TensorSpec("x", "FP64", [-1, -1])], max_concurrency=1, max_queue=20)
     registry = CollectorRegistry()
     instrument(server, registry)
 
@@ -55,9 +45,7 @@ def make_app(name: str, directory: Path) -> Starlette:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description="Serve a scikit-learn estimator over the Open Inference Protocol."
-    )
+    parser = argparse.ArgumentParser(description="Serve a scikit-learn estimator over the Open Inference Protocol.")
     parser.add_argument("--model_name", required=True)
     parser.add_argument("--model_dir", type=Path, required=True)
     parser.add_argument("--http_port", type=int, default=8080)

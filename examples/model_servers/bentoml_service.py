@@ -1,7 +1,7 @@
 """A BentoML service that also speaks the Open Inference Protocol. BentoML's own method answers at /square.
 
-pip install bentoml -e '.[examples]' bentoml serve --working-dir examples/model_servers --port 8000
-bentoml_service:Numbers    serves on http://127.0.0.1:8000
+pip install bentoml -e '.[examples]'
+bentoml serve --working-dir examples/model_servers --port 8000 bentoml_service:Numbers    serves on http://127.0.0.1:8000
 
 The models of the InferenceServer run in the service's workers: BentoML's batching is for its own methods.
 """

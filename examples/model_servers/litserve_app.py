@@ -4,8 +4,7 @@ pip install litserve -e '.[examples]'
 python examples/model_servers/litserve_app.py 8000       serves on http://127.0.0.1:8000
 python examples/model_servers/litserve_app.py --check    serves on a free port, asks both models, and ends
 
-The models of the InferenceServer run in LitServe's API process: its workers, batches and devices are for the
-LitAPI.
+The models of the InferenceServer run in LitServe's API process: its workers, batches and devices are for the LitAPI.
 """
 
 from __future__ import annotations
@@ -42,10 +41,8 @@ class Square(litserve.LitAPI):  # type: ignore[misc]  # LitServe has no types
 def run(port: int) -> None:
     """Serve until Ctrl-C or SIGTERM."""
     lit = litserve.LitServer(Square(), accelerator="cpu")
-    # before run(), which copies the application into its API processes
-    OIPApp(server).install(lit.app, "/v2")
-    # LitServe ends its other processes on Ctrl-C, and leaves them running on SIGTERM: let it take the one for
-    # the other
+    OIPApp(server).install(lit.app, "/v2")  # before run(), which copies the application into its API processes
+    # LitServe ends its other processes on Ctrl-C, and leaves them running on SIGTERM: let it take the one for the other
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     lit.run(host="127.0.0.1", port=port, num_api_servers=1, generate_client_file=False)
 
@@ -55,14 +52,10 @@ def check() -> bool:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, __file__, str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    process = subprocess.Popen([sys.executable, __file__, str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         request = {"inputs": [{"name": "x", "shape": [2], "datatype": "FP32", "data": [1, 2]}]}
-        with httpx2.Client(
-            base_url=f"http://127.0.0.1:{port}", transport=httpx2.HTTPTransport(retries=9), timeout=60
-        ) as client:
+        with httpx2.Client(base_url=f"http://127.0.0.1:{port}", transport=httpx2.HTTPTransport(retries=9), timeout=60) as client:
             doubled = client.post("/v2/models/double/infer", json=request).json()["outputs"][0]["data"]
             squared = client.post("/predict", json={"x": 3}).json()
     finally:

@@ -1,5 +1,4 @@
-"""`--check` of the recipes beside this file: runs the two commands of a recipe in an empty directory, then
-asks what they serve."""
+"""`--check` of the recipes beside this file: runs the two commands of a recipe in an empty directory, then asks what they serve."""
 
 from __future__ import annotations
 
@@ -23,8 +22,7 @@ def check(recipe: str, ask: Callable[[str], bool]) -> int:
 
     Args:
         recipe: The recipe's file.
-        ask: Asks the server at an address, prints what it sees, and says whether it is right. It is called in
-            the model's directory.
+        ask: Asks the server at an address, prints what it sees, and says whether it is right. It is called in the model's directory.
 
     Returns:
         What the process exits with: 0 if the answers are right.
@@ -34,16 +32,7 @@ def check(recipe: str, ask: Callable[[str], bool]) -> int:
         subprocess.run([sys.executable, file], check=True)
         with socket.create_server(("127.0.0.1", 0)) as probe:
             port = probe.getsockname()[1]
-        serve = [
-            "uvicorn",
-            "--factory",
-            "--app-dir",
-            str(file.parent),
-            "--port",
-            str(port),
-            "--log-level",
-            "warning",
-        ]
+        serve = ["uvicorn", "--factory", "--app-dir", str(file.parent), "--port", str(port), "--log-level", "warning"]
         with subprocess.Popen([sys.executable, "-m", *serve, f"{file.stem}:make_app"]) as server:
             try:
                 wait_until_ready(server, f"http://127.0.0.1:{port}")

@@ -5,8 +5,8 @@
     uvicorn --factory --app-dir examples/models lightgbm_booster:make_app
     python examples/models/lightgbm_booster.py --check
 
-The second line trains, and writes rent.txt into the directory that you are in. The third serves it on
-http://127.0.0.1:8000. The last does both in a directory of its own, asks the server, and ends.
+The second line trains, and writes rent.txt into the directory that you are in. The third serves it on http://127.0.0.1:8000. The last
+does both in a directory of its own, asks the server, and ends.
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ def load_rent() -> Callable[[pd.DataFrame], Any]:
     names = booster.feature_name()
 
     def predict(flats: pd.DataFrame) -> Any:
-        # LightGBM takes columns by place, so they are put in its order: a client may send them in any.
-        # Strings become categories; the file knows those of the training, and a town that is new counts as
-        # missing.
+        # LightGBM takes columns by place, so they are put in its order: a client may send them in any. Strings become categories;
+        # the file knows those of the training, and a town that is new counts as missing.
         return booster.predict(flats[names].astype({"town": "category"}))
 
     return predict
@@ -47,14 +46,11 @@ def load_rent() -> Callable[[pd.DataFrame], Any]:
 def make_app() -> OIPApp:
     server = InferenceServer("flats")
     # max_concurrency: one call uses all cores
-    server.register(
-        "rent", load=load_rent, platform="lightgbm", inputs=INPUTS, outputs=OUTPUTS, max_concurrency=1
-    )
+    server.register("rent", load=load_rent, platform="lightgbm", inputs=INPUTS, outputs=OUTPUTS, max_concurrency=1)
     return OIPApp(server, path="/v2")
 
 
-# How the model is made, and asked. In your project these are other programs
-# -----------------------------------------
+# How the model is made, and asked. In your project these are other programs -----------------------------------------
 
 PRICES = {"Bremen": 9.0, "Köln": 12.0, "München": 20.0}  # of a square metre
 
@@ -62,11 +58,7 @@ PRICES = {"Bremen": 9.0, "Köln": 12.0, "München": 20.0}  # of a square metre
 def flats(count: int, seed: int) -> pd.DataFrame:
     """Flats as they could be."""
     random = np.random.default_rng(seed)
-    columns = {
-        "town": random.choice(list(PRICES), count),
-        "area": random.uniform(20, 150, count),
-        "floor": random.integers(0, 9, count),
-    }
+    columns = {"town": random.choice(list(PRICES), count), "area": random.uniform(20, 150, count), "floor": random.integers(0, 9, count)}
     return pd.DataFrame(columns)
 
 
@@ -78,9 +70,7 @@ def rents(seen: pd.DataFrame) -> pd.Series[float]:
 def train() -> None:
     seen = flats(2000, seed=1)
     data = lightgbm.Dataset(seen.astype({"town": "category"}), rents(seen))
-    lightgbm.train(
-        {"objective": "regression", "verbose": -1, "seed": 0}, data, num_boost_round=100
-    ).save_model(FILE)
+    lightgbm.train({"objective": "regression", "verbose": -1, "seed": 0}, data, num_boost_round=100).save_model(FILE)
 
 
 def ask(url: str) -> bool:

@@ -1,13 +1,12 @@
-"""A model of MLflow: its signature declares the inputs and outputs, and its pyfunc answers, whatever library
-is behind it.
+"""A model of MLflow: its signature declares the inputs and outputs, and its pyfunc answers, whatever library is behind it.
 
     pip install -e '.[pandas]' mlflow scikit-learn uvicorn httpx2
     python examples/models/mlflow_pyfunc.py
     uvicorn --factory --app-dir examples/models mlflow_pyfunc:make_app
     python examples/models/mlflow_pyfunc.py --check
 
-The second line trains, and writes the model into the directory bikes below the one that you are in. The third
-serves it on http://127.0.0.1:8000. The last does both in a directory of its own, asks the server, and ends.
+The second line trains, and writes the model into the directory bikes below the one that you are in. The third serves it on
+http://127.0.0.1:8000. The last does both in a directory of its own, asks the server, and ends.
 """
 
 from __future__ import annotations
@@ -22,8 +21,7 @@ import pandas as pd
 from oip_asgi import InferenceServer, OIPApp
 from oip_asgi.specs import specs_of
 
-# a directory, or "models:/bikes/3" and "models:/bikes@champion" where MLFLOW_TRACKING_URI says who has it
-MODEL = "bikes"
+MODEL = "bikes"  # a directory, or "models:/bikes/3" and "models:/bikes@champion" where MLFLOW_TRACKING_URI says who has it
 
 
 def load_bikes() -> Callable[[pd.DataFrame], Any]:
@@ -37,23 +35,20 @@ def load_bikes() -> Callable[[pd.DataFrame], Any]:
 
 
 def make_app() -> OIPApp:
-    # reads the file MLmodel, and not the model
-    inputs, outputs = specs_of(mlflow.models.get_model_info(MODEL).signature)
+    inputs, outputs = specs_of(mlflow.models.get_model_info(MODEL).signature)  # reads the file MLmodel, and not the model
     server = InferenceServer("bikes")
     server.register("bikes", load=load_bikes, platform="mlflow_pyfunc", inputs=inputs, outputs=outputs)
     return OIPApp(server, path="/v2")
 
 
-# How the model is made, and asked. In your project these are other programs
-# -----------------------------------------
+# How the model is made, and asked. In your project these are other programs -----------------------------------------
 
 DAYS = pd.DataFrame(
     {
         "weather": ["dry", "dry", "rain", "rain", "snow", "dry", "rain", "snow"],
         "temperature": [25.0, 18.5, 17.0, 9.5, -2.0, 8.0, 14.0, 0.5],
         "is_holiday": [True, False, False, True, False, True, True, False],
-        # MLflow refuses missing values in columns of integers
-        "stations": [40.0, 40.0, 41.0, 41.0, 42.0, 42.0, 43.0, 43.0],
+        "stations": [40.0, 40.0, 41.0, 41.0, 42.0, 42.0, 43.0, 43.0],  # MLflow refuses missing values in columns of integers
     }
 )
 
@@ -84,9 +79,7 @@ def ask(url: str) -> bool:
         print(tensor["name"], tensor["datatype"], tensor["shape"])
 
     headers, body = PandasCodec.encode_request(DAYS).to_http()
-    answer = httpx2.post(
-        f"{url}/v2/models/bikes/infer", headers=headers, content=body, timeout=60
-    ).raise_for_status()
+    answer = httpx2.post(f"{url}/v2/models/bikes/infer", headers=headers, content=body, timeout=60).raise_for_status()
     [output] = InferenceResponse.from_http(answer.headers, answer.content).outputs
     print(DAYS.assign(bikes=output.array.round()).to_string(index=False))
 
@@ -96,9 +89,7 @@ def ask(url: str) -> bool:
 
     own = mlflow.pyfunc.load_model(MODEL).predict(DAYS)
     datatypes = [tensor["datatype"] for tensor in metadata["inputs"]]
-    is_declared = (
-        datatypes == ["BYTES", "FP64", "BOOL", "FP64"] and output.name == metadata["outputs"][0]["name"]
-    )
+    is_declared = datatypes == ["BYTES", "FP64", "BOOL", "FP64"] and output.name == metadata["outputs"][0]["name"]
     return is_declared and bool(np.array_equal(output.array, own)) and refused.status_code == 400
 
 

@@ -1,13 +1,12 @@
-"""MLflow's own scoring server, with the Open Inference Protocol beside `/invocations`: one application, one
-model, two protocols.
+"""MLflow's own scoring server, with the Open Inference Protocol beside `/invocations`: one application, one model, two protocols.
 
     pip install -e '.[pandas]' mlflow scikit-learn uvicorn httpx2
     python examples/models/mlflow_scoring.py
     uvicorn --factory --app-dir examples/models mlflow_scoring:make_app
     python examples/models/mlflow_scoring.py --check
 
-The second line trains, and writes the model into the directory iris below the one that you are in. The third
-serves it on http://127.0.0.1:8000. The last does both in a directory of its own, asks the server, and ends.
+The second line trains, and writes the model into the directory iris below the one that you are in. The third serves it on
+http://127.0.0.1:8000. The last does both in a directory of its own, asks the server, and ends.
 """
 
 from __future__ import annotations
@@ -39,8 +38,7 @@ def make_app() -> Any:
     return app
 
 
-# How the model is made, and asked. In your project these are other programs
-# -----------------------------------------
+# How the model is made, and asked. In your project these are other programs -----------------------------------------
 
 
 def train() -> None:
@@ -49,9 +47,7 @@ def train() -> None:
 
     flowers, species = load_iris(return_X_y=True, as_frame=True)
     classifier = LogisticRegression(max_iter=1000).fit(flowers, species)
-    mlflow.sklearn.save_model(
-        classifier, MODEL, signature=mlflow.models.infer_signature(flowers, classifier.predict(flowers))
-    )
+    mlflow.sklearn.save_model(classifier, MODEL, signature=mlflow.models.infer_signature(flowers, classifier.predict(flowers)))
 
 
 def ask(url: str) -> bool:
@@ -63,14 +59,10 @@ def ask(url: str) -> bool:
     from oip_asgi.codecs import PandasCodec
 
     flowers = load_iris(as_frame=True).data[48:53]
-    answer = httpx2.post(
-        f"{url}/invocations", json={"dataframe_split": flowers.to_dict("split", index=False)}, timeout=60
-    )
+    answer = httpx2.post(f"{url}/invocations", json={"dataframe_split": flowers.to_dict("split", index=False)}, timeout=60)
     by_mlflow = answer.raise_for_status().json()["predictions"]
     headers, body = PandasCodec.encode_request(flowers).to_http()
-    answer = httpx2.post(
-        f"{url}/v2/models/iris/infer", headers=headers, content=body, timeout=60
-    ).raise_for_status()
+    answer = httpx2.post(f"{url}/v2/models/iris/infer", headers=headers, content=body, timeout=60).raise_for_status()
     by_v2 = InferenceResponse.from_http(answer.headers, answer.content).outputs[0].array.tolist()
     print("/invocations           ", by_mlflow)
     print("/v2/models/iris/infer  ", by_v2)

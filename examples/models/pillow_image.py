@@ -5,13 +5,11 @@
     uvicorn --factory --app-dir examples/models pillow_image:make_app
     python examples/models/pillow_image.py --check
 
-The second line trains, and writes drawn.joblib into the directory that you are in. The third serves it on
-http://127.0.0.1:8000. The last does both in a directory of its own, asks the server, and ends. A joblib file
-is code: load only files that you trust.
+The second line trains, and writes drawn.joblib into the directory that you are in. The third serves it on http://127.0.0.1:8000. The last
+does both in a directory of its own, asks the server, and ends. A joblib file is code: load only files that you trust.
 
-A file is one element of a BYTES tensor. Clients with binary tensor data send it as it is, and clients with
-JSON as base64, with the content type `base64`. image_codec.py in the folder above shows images as a content
-type of their own.
+A file is one element of a BYTES tensor. Clients with binary tensor data send it as it is, and clients with JSON as base64, with the
+content type `base64`. image_codec.py in the folder above shows images as a content type of their own.
 """
 
 from __future__ import annotations
@@ -54,18 +52,11 @@ def pixels(file: bytes) -> Any:
     try:
         with Image.open(BytesIO(file), formats=["PNG", "JPEG"]) as image:
             if image.width * image.height > MAX_PIXELS:
-                raise InferenceError(
-                    f"an image of {image.width} x {image.height} pixels is too large", status=413
-                )
+                raise InferenceError(f"an image of {image.width} x {image.height} pixels is too large", status=413)
             grey = image.convert("L").resize((8, 8), Image.Resampling.BOX)
     except UnidentifiedImageError as error:
         raise InferenceError("send PNG or JPEG files", status=400) from error
-    except (
-        OSError,
-        SyntaxError,
-        ValueError,
-        Image.DecompressionBombError,
-    ) as error:  # what Pillow raises for broken files
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # what Pillow raises for broken files
         raise InferenceError(f"the image cannot be read: {error}", status=400) from error
     return (255 - np.asarray(grey, np.float64).ravel()) / 255 * 16
 
@@ -76,8 +67,7 @@ def make_app() -> OIPApp:
     return OIPApp(server, path="/v2")
 
 
-# How the model is made, and asked. In your project these are other programs
-# -----------------------------------------
+# How the model is made, and asked. In your project these are other programs -----------------------------------------
 
 
 def train() -> None:
@@ -107,9 +97,7 @@ def ask(url: str) -> bool:
 
     bunch = load_digits()
     images, digits = bunch.images[1500:1516], bunch.target[1500:1516]
-    files = [
-        drawn(image, file_format) for image, file_format in zip(images, ["PNG", "JPEG"] * 8, strict=True)
-    ]
+    files = [drawn(image, file_format) for image, file_format in zip(images, ["PNG", "JPEG"] * 8, strict=True)]
     address = f"{url}/v2/models/drawn/infer"
 
     headers, body = InferenceRequest([Tensor("image", np.array(files, object))]).to_http(binary=True)
@@ -118,28 +106,16 @@ def ask(url: str) -> bool:
     print("as files  ", *said)
 
     texts = [b64encode(file).decode() for file in files]
-    image = {
-        "name": "image",
-        "datatype": "BYTES",
-        "shape": [16],
-        "parameters": {"content_type": "base64"},
-        "data": texts,
-    }
+    image = {"name": "image", "datatype": "BYTES", "shape": [16], "parameters": {"content_type": "base64"}, "data": texts}
     by_json = httpx2.post(address, json={"inputs": [image]}).raise_for_status().json()["outputs"][0]["data"]
     print("as base64 ", *by_json)
     print("true digit", *digits)
 
-    headers, body = InferenceRequest([Tensor("image", np.array([files[0][:100]], object))]).to_http(
-        binary=True
-    )
+    headers, body = InferenceRequest([Tensor("image", np.array([files[0][:100]], object))]).to_http(binary=True)
     refused = httpx2.post(address, headers=headers, content=body)
     print("half a file", refused.status_code, refused.json()["error"])
     own = joblib.load(FILE).predict(images.reshape(-1, 64)).tolist()
-    return (
-        said == by_json == own
-        and bool((np.array(said) == digits).mean() > 0.9)
-        and refused.status_code == 400
-    )
+    return said == by_json == own and bool((np.array(said) == digits).mean() > 0.9) and refused.status_code == 400
 
 
 if __name__ == "__main__":

@@ -5,9 +5,8 @@
     uvicorn --factory --app-dir examples/models sklearn_pipeline:make_app
     python examples/models/sklearn_pipeline.py --check
 
-The second line trains, and writes churn.joblib into the directory that you are in. The third serves it on
-http://127.0.0.1:8000. The last does both in a directory of its own, asks the server, and ends. A joblib file
-is code: load only files that you trust.
+The second line trains, and writes churn.joblib into the directory that you are in. The third serves it on http://127.0.0.1:8000. The
+last does both in a directory of its own, asks the server, and ends. A joblib file is code: load only files that you trust.
 """
 
 from __future__ import annotations
@@ -47,8 +46,7 @@ def make_app() -> OIPApp:
     return OIPApp(server, path="/v2")
 
 
-# How the model is made, and asked. In your project these are other programs
-# -----------------------------------------
+# How the model is made, and asked. In your project these are other programs -----------------------------------------
 
 
 def customers(count: int, seed: int) -> pd.DataFrame:
@@ -74,9 +72,7 @@ def train() -> None:
     seen = customers(2000, seed=1)
     left = (seen["plan"] == "basic") & (seen["months"] < 24)
     numbers = make_pipeline(SimpleImputer(), StandardScaler())
-    columns = make_column_transformer(
-        (OneHotEncoder(handle_unknown="ignore"), ["plan"]), (numbers, ["months", "spent"])
-    )
+    columns = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["plan"]), (numbers, ["months", "spent"]))
     joblib.dump(make_pipeline(columns, LogisticRegression()).fit(seen, left), FILE)
 
 
@@ -98,20 +94,14 @@ def ask(url: str) -> bool:
         {"name": "plan", "datatype": "BYTES", "shape": [2], "data": ["basic", "a new plan"]},
         {"name": "spent", "datatype": "FP64", "shape": [2], "data": [80.5, None]},
     ]
-    by_hand = (
-        httpx2.post(f"{url}/v2/models/churn/infer", json={"inputs": inputs})
-        .raise_for_status()
-        .json()["outputs"]
-    )
+    by_hand = httpx2.post(f"{url}/v2/models/churn/infer", json={"inputs": inputs}).raise_for_status().json()["outputs"]
     print("by hand", by_hand[0]["data"])
     refused = httpx2.post(f"{url}/v2/models/churn/infer", json={"inputs": inputs[:2]})
     print("without a column", refused.status_code, refused.json()["error"])
 
     own = joblib.load(FILE).predict_proba(unseen)[:, 1]
     is_refused = refused.status_code == 400 and "spent" in refused.json()["error"]
-    return (
-        bool(np.array_equal(frame["probability"], own)) and by_hand[0]["data"] == [True, False] and is_refused
-    )
+    return bool(np.array_equal(frame["probability"], own)) and by_hand[0]["data"] == [True, False] and is_refused
 
 
 if __name__ == "__main__":

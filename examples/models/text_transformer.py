@@ -5,10 +5,9 @@
     uvicorn --factory --app-dir examples/models text_transformer:make_app
     python examples/models/text_transformer.py --check
 
-The second line trains a small model from nothing, for some seconds and without a download, and writes it into
-the directory reviews below the one that you are in. Any other model for text classification that
-`save_pretrained` wrote can be there. The third line serves it on http://127.0.0.1:8000. The last does both in
-a directory of its own, asks the server, and ends.
+The second line trains a small model from nothing, for some seconds and without a download, and writes it into the directory reviews below
+the one that you are in. Any other model for text classification that `save_pretrained` wrote can be there. The third line serves it on
+http://127.0.0.1:8000. The last does both in a directory of its own, asks the server, and ends.
 """
 
 from __future__ import annotations
@@ -41,19 +40,11 @@ def load_reviews() -> Callable[[list[str]], tuple[list[str], list[float]]]:
 def make_app() -> OIPApp:
     server = InferenceServer("reviews")
     # max_concurrency: a fast tokenizer may be used by one thread at a time ("Already borrowed" else)
-    server.register(
-        "reviews",
-        load=load_reviews,
-        platform="transformers",
-        inputs=INPUTS,
-        outputs=OUTPUTS,
-        max_concurrency=1,
-    )
+    server.register("reviews", load=load_reviews, platform="transformers", inputs=INPUTS, outputs=OUTPUTS, max_concurrency=1)
     return OIPApp(server, path="/v2")
 
 
-# How the model is made, and asked. In your project these are other programs
-# -----------------------------------------
+# How the model is made, and asked. In your project these are other programs -----------------------------------------
 
 LABELS = ["bad", "good"]
 WORDS = {"good": ["tasty", "friendly", "warm", "lovely"], "bad": ["cold", "rude", "slow", "dirty"]}
@@ -63,9 +54,7 @@ def sentences() -> list[tuple[str, int]]:
     """All that guests say here, and whether they were content: "not" turns it around."""
     return [
         (f"the {noun} {verb} {negation}{word}", LABELS.index(label) ^ (negation != ""))
-        for noun, verb, negation, label in product(
-            ["soup", "room", "waiter", "bar"], ["was", "is", "seemed"], ["", "not "], LABELS
-        )
+        for noun, verb, negation, label in product(["soup", "room", "waiter", "bar"], ["was", "is", "seemed"], ["", "not "], LABELS)
         for word in WORDS[label]
     ]
 
@@ -81,16 +70,10 @@ def make_tokenizer(texts: list[str]) -> Any:
 
     tokenizer = Tokenizer(models.WordLevel(unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.train_from_iterator(
-        texts, trainers.WordLevelTrainer(special_tokens=["[PAD]", "[UNK]", "[CLS]"])
-    )
+    tokenizer.train_from_iterator(texts, trainers.WordLevelTrainer(special_tokens=["[PAD]", "[UNK]", "[CLS]"]))
     tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A", special_tokens=[("[CLS]", 2)])
     return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-        cls_token="[CLS]",
-        model_max_length=32,
+        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", model_max_length=32
     )
 
 
@@ -111,9 +94,7 @@ def train() -> None:
         label2id={label: place for place, label in enumerate(LABELS)},
     )
     model = transformers.DistilBertForSequenceClassification(config).train()
-    tokens = tokenizer(
-        [text for text, _ in seen], padding=True, return_tensors="pt", return_token_type_ids=False
-    )
+    tokens = tokenizer([text for text, _ in seen], padding=True, return_tensors="pt", return_token_type_ids=False)
     labels = torch.tensor([label for _, label in seen])
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.005)
     for _ in range(60):
@@ -129,16 +110,7 @@ def ask(url: str) -> bool:
     import httpx2
 
     unseen = [sentence for place, sentence in enumerate(sentences()) if is_unseen(place)]
-    request = {
-        "inputs": [
-            {
-                "name": "text",
-                "datatype": "BYTES",
-                "shape": [len(unseen)],
-                "data": [text for text, _ in unseen],
-            }
-        ]
-    }
+    request = {"inputs": [{"name": "text", "datatype": "BYTES", "shape": [len(unseen)], "data": [text for text, _ in unseen]}]}
     answer = httpx2.post(f"{url}/v2/models/reviews/infer", json=request, timeout=60).raise_for_status().json()
     labels, scores = (output["data"] for output in answer["outputs"])
     for (text, _), label, score in list(zip(unseen, labels, scores, strict=True))[:6]:
@@ -147,9 +119,7 @@ def ask(url: str) -> bool:
     print(right, "of", len(unseen), "are right")
 
     own_labels, own_scores = load_reviews()([text for text, _ in unseen])
-    is_own = labels == own_labels and all(
-        abs(score - own) < 1e-5 for score, own in zip(scores, own_scores, strict=True)
-    )
+    is_own = labels == own_labels and all(abs(score - own) < 1e-5 for score, own in zip(scores, own_scores, strict=True))
     return is_own and right >= 0.9 * len(unseen)
 
 

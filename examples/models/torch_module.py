@@ -6,9 +6,9 @@
     uvicorn --factory --app-dir examples/models torch_module:make_app
     python examples/models/torch_module.py --check
 
-The first line installs what serves, the second what trains and asks. The third line trains for some seconds,
-and writes digits.pt into the directory that you are in. The fourth serves it on http://127.0.0.1:8000. The
-last does both in a directory of its own, asks the server, and ends.
+The first line installs what serves, the second what trains and asks. The third line trains for some seconds, and writes digits.pt into the
+directory that you are in. The fourth serves it on http://127.0.0.1:8000. The last does both in a directory of its own, asks the server,
+and ends.
 """
 
 from __future__ import annotations
@@ -58,35 +58,22 @@ def load_digits() -> Callable[..., Any]:
 
 def make_app() -> OIPApp:
     server = InferenceServer("digits")
-    # writable: torch warns of arrays that cannot be written to. max_concurrency: one call uses all cores, or
-    # the whole GPU
-    server.register(
-        "digits",
-        load=load_digits,
-        platform="pytorch",
-        inputs=INPUTS,
-        outputs=OUTPUTS,
-        writable=True,
-        max_concurrency=1,
-    )
+    # writable: torch warns of arrays that cannot be written to. max_concurrency: one call uses all cores, or the whole GPU
+    server.register("digits", load=load_digits, platform="pytorch", inputs=INPUTS, outputs=OUTPUTS, writable=True, max_concurrency=1)
     return OIPApp(server, path="/v2")
 
 
-# How the model is made, and asked. In your project these are other programs
-# -----------------------------------------
+# How the model is made, and asked. In your project these are other programs -----------------------------------------
 
 
 def images(*, unseen: bool) -> tuple[Any, Any]:
-    """Images [n, 8, 8] of FP32 between 0 and 1, and their digits [n]: those to learn, or those to ask
-    about."""
+    """Images [n, 8, 8] of FP32 between 0 and 1, and their digits [n]: those to learn, or those to ask about."""
     import numpy as np
     from sklearn import datasets
     from sklearn.model_selection import train_test_split
 
     bunch = datasets.load_digits()
-    parts = train_test_split(
-        (bunch.images / 16).astype(np.float32), bunch.target, test_size=0.2, random_state=0
-    )
+    parts = train_test_split((bunch.images / 16).astype(np.float32), bunch.target, test_size=0.2, random_state=0)
     return parts[unseen], parts[2 + unseen]
 
 
@@ -115,13 +102,10 @@ def ask(url: str) -> bool:
     print("server    ", *said[:16])
     print("true digit", *digits[:16])
     print(
-        f"{(said == digits).mean():.1%} of {len(digits)} are right, and where it is sure, "
-        f"{(said == digits)[probability > 0.99].mean():.1%}"
+        f"{(said == digits).mean():.1%} of {len(digits)} are right, and where it is sure, {(said == digits)[probability > 0.99].mean():.1%}"
     )
     own_digits, own_probability = load_digits()(pixels)
-    is_own = bool((own_digits.numpy() == said).all()) and bool(
-        (abs(own_probability.numpy() - probability) < 1e-5).all()
-    )
+    is_own = bool((own_digits.numpy() == said).all()) and bool((abs(own_probability.numpy() - probability) < 1e-5).all())
     return is_own and bool((said == digits).mean() > 0.95)
 
 

@@ -1,12 +1,10 @@
-"""One copy of a model for four web workers: starts the model process, waits until it is ready, starts the
-workers, and ends both.
+"""One copy of a model for four web workers: starts the model process, waits until it is ready, starts the workers, and ends both.
 
-pip install 'oip_asgi[client]' httpx2 starlette uvicorn python examples/shared_model/start.py
-serves on http://127.0.0.1:8000 python examples/shared_model/start.py --check    serves on a free port, sends
-requests, counts copies by memory, and ends; Linux only
+pip install 'oip_asgi[client]' httpx2 starlette uvicorn
+python examples/shared_model/start.py            serves on http://127.0.0.1:8000
+python examples/shared_model/start.py --check    serves on a free port, sends requests, counts copies by memory, and ends; Linux only
 
-If one of the two ends, the other one is ended too, so that what started this starts both again: systemd,
-Docker or Kubernetes.
+If one of the two ends, the other one is ended too, so that what started this starts both again: systemd, Docker or Kubernetes.
 """
 
 from __future__ import annotations
@@ -109,10 +107,7 @@ async def ask(url: str) -> int:
 def report(model: int, workers: Sequence[int]) -> float:
     """Print the memory of each process, and return what all take beyond the workers' own."""
     of_workers = sorted(map(megabytes, workers))
-    print(
-        f"model process {megabytes(model):.0f} MB, {len(workers)} web workers "
-        f"{', '.join(f'{each:.0f}' for each in of_workers)} MB"
-    )
+    print(f"model process {megabytes(model):.0f} MB, {len(workers)} web workers {', '.join(f'{each:.0f}' for each in of_workers)} MB")
     return megabytes(model) + sum(each - of_workers[0] for each in of_workers)
 
 
@@ -126,24 +121,13 @@ def check() -> None:
         alike = httpx2.get(f"http://127.0.0.1:{port}/similarity?a=3&b=3").json()["similarity"]
         with Client(model_url) as client:
             [numbers] = client.statistics("embed")
-        print(
-            f"{right} of {REQUESTS} answers are right; {numbers['inference_count']} rows in "
-            f"{numbers['execution_count']} calls"
-        )
+        print(f"{right} of {REQUESTS} answers are right; {numbers['inference_count']} rows in {numbers['execution_count']} calls")
         workers = find_workers(web.pid)
         above = report(model.pid, workers)
         print(f"above the workers' own: {above:.0f} MB, for a model of 205 MB")
-        wrong = httpx2.post(
-            f"http://127.0.0.1:{port}/v2/models/embed/infer", content=json.dumps({"inputs": []})
-        )
+        wrong = httpx2.post(f"http://127.0.0.1:{port}/v2/models/embed/infer", content=json.dumps({"inputs": []}))
         print("a request without its input is", wrong.status_code)
-    if (
-        right != REQUESTS
-        or abs(alike - 1) > 1e-6
-        or len(workers) != WORKERS
-        or above > 350
-        or wrong.status_code != 400
-    ):
+    if right != REQUESTS or abs(alike - 1) > 1e-6 or len(workers) != WORKERS or above > 350 or wrong.status_code != 400:
         raise SystemExit("That is not what this example is about.")
     print("One copy of the model answers all workers.")
 

@@ -1,5 +1,4 @@
-"""The web workers: your application, your authentication, and the protocol. The model is in the other
-process.
+"""The web workers: your application, your authentication, and the protocol. The model is in the other process.
 
 MODEL_SOCKET=/tmp/model.sock uvicorn web_app:app --workers 4    or gunicorn, or by start.py
 """
@@ -18,12 +17,7 @@ from oip_asgi import InferenceServer, OIPApp
 from oip_asgi.client import remote
 
 server = InferenceServer("web worker")
-server.register(
-    "embed",
-    load=remote(f"http+unix://{os.environ['MODEL_SOCKET']}/v2", "embed"),
-    max_concurrency=64,
-    timeout=5,
-)
+server.register("embed", load=remote(f"http+unix://{os.environ['MODEL_SOCKET']}/v2", "embed"), max_concurrency=64, timeout=5)
 
 
 async def similarity(request: Request) -> JSONResponse:
@@ -31,9 +25,7 @@ async def similarity(request: Request) -> JSONResponse:
     words = np.array([int(request.query_params[name]) for name in ("a", "b")])
     response = await server.infer("embed", {"word": words})
     first, second = response["embedding"]
-    return JSONResponse(
-        {"similarity": float(first @ second / np.linalg.norm(first) / np.linalg.norm(second))}
-    )
+    return JSONResponse({"similarity": float(first @ second / np.linalg.norm(first) / np.linalg.norm(second))})
 
 
 app = Starlette(routes=[Route("/similarity", similarity)])
