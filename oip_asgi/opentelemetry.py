@@ -4,9 +4,9 @@ sampling are the host's.
 A span begins only if the current span is recorded: a request that nobody traces pays half a microsecond for
 that check.
 
-It is no observer of `InferenceServer.observe`, which is told of an inference after its end, in another
-thread: a span must be the current one in the thread or task of the model while that runs, or what the model
-does is not in the trace.
+It is not made by `InferenceServer.observe`: an observer is called after the end of an inference, in another
+thread. A span must be the current one in the thread or task of the model while that runs. Otherwise the trace
+does not have what the model does.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ class InferenceServer:
 
     Raises:
         TypeError: One of `codecs` lacks its content type or a method, or two have the same content type, or
-            `shared_memory` is no `SharedMemory`.
+            `shared_memory` is not a `SharedMemory`.
         ValueError: A limit is not a number that it can have, or a codec needs pandas, which is not installed.
 
     Example:

@@ -56,7 +56,7 @@ _ERRORS: Final = {
 }
 
 _BINARY_BODY: Final = (
-    "How many bytes of the body are JSON. The tensors' bytes are behind them, in the order of the inputs, "
+    "How many bytes of the body are JSON. The tensors' bytes follow, in the order of the inputs, "
     "each as many as its parameter "
     "`binary_data_size` says. With 0, the body is the only input's bytes."
 )

@@ -178,7 +178,7 @@ def _may_take_texts(part: Any, *, knows_texts: bool = False) -> bool:
 def _list_values(part: Any) -> list[Array]:
     """What a part knows of each of its columns: an encoder its categories; an imputer a text of the training,
     or that it had numbers."""
-    # no step behind it need know what it fills in
+    # the steps after it may not know the value that it fills in
     text = ... if getattr(part, "strategy", None) == "constant" else None
     filled = [
         (text or each) if isinstance(each, str) else 0.0
