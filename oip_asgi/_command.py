@@ -332,12 +332,9 @@ def describe_models(server: InferenceServer, url: str, *, has_key: bool) -> Iter
             yield f"{label} is not ready: {model.reason or model.state}"
             continue
         takes, returns = (
-            ", ".join(f"{spec.name} {spec.datatype} {list(spec.shape)}" for spec in each)
-            for each in (model.inputs, model.outputs)
-        )
-        takes, returns = (
-            takes or "inputs that it does not declare",
-            returns or "outputs that it does not declare",
+            ", ".join(f"{spec.name} {spec.datatype} {list(spec.shape)}" for spec in specs)
+            or f"{what} that it does not declare"
+            for what, specs in (("inputs", model.inputs), ("outputs", model.outputs))
         )
         yield f"{label}: takes {takes}; returns {returns}"
         curl = curl or _write_curl(

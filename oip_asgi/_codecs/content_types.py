@@ -379,15 +379,15 @@ class Codecs:
             name: _make_decode(codec) for name, codec in self.inputs.items() if codec not in _INPUT_CODECS
         }
 
+    def users_codec_for_value(self, value: Any) -> AnyInputCodec | None:
+        """The codec of the user that encodes a value for which nothing names one; None if there is none."""
+        return next((codec for codec in self._others if _can_encode(codec, value)), None)
+
     def tensor_codec_for_value(self, value: Any) -> AnyInputCodec | None:
         """The codec of a result for which no content type or annotation names one, the user's first; None if
         numpy makes an array of it."""
-        for codec in self._others:
-            if _can_encode(codec, value):
-                return codec
-        return (
-            DatetimeCodec if isinstance(value, list) and value and DatetimeCodec.can_encode(value) else None
-        )
+        are_dates = isinstance(value, list) and value and DatetimeCodec.can_encode(value)
+        return self.users_codec_for_value(value) or (DatetimeCodec if are_dates else None)
 
     def request_codec_for_value(self, value: Any) -> AnyRequestCodec | None:
         """The codec for a result that becomes a whole response; None for other results."""

@@ -14,7 +14,7 @@ from types import NoneType
 from typing import Any, Final
 
 from .._json.checked_data import flatten
-from .._json.flat_objects import TOO_LARGE, Literal
+from .._json.flat_objects import Literal, find_problem
 from .._json.tensor_data import from_elements
 from .._json.text import NO_SCALARS, ONLY_FLOATS, Unusual
 from .._protocol.datatypes import DTYPES, FIRST_ROUNDED, MAX_RANK, Array, DType
@@ -54,19 +54,20 @@ def enter(
             raise InvalidRequest(
                 f" is {NO_SCALARS[type(value)] if is_json else show(value)}: expected a scalar or a list{of}"
             )
-        leaves, shape = _take_apart(value, spec, is_json=kind is JSON)
+        leaves, shape = _take_apart(value, spec, are_items=kind is JSON)
         classes = set(map(type, leaves))
-        kind, dtype = _decide(kind, spec, leaves, classes, is_json=is_json)
+        if kind is None or spec is None:
+            kind, dtype = _guess(leaves, classes, is_json=is_json)
+        else:
+            kind, dtype = _choose(kind, spec, leaves, classes)
         gaps = (
             [index for index, each in enumerate(leaves) if each is None]
             if NoneType in classes and is_column
             else ()
         )
         if not gaps or kind.stand_in is None:
-            array, content_type = (
-                _read(name, leaves, classes, kind, dtype, shape, is_json=is_json),
-                kind.content_type,
-            )
+            array = _read(name, leaves, classes, kind, dtype, shape, is_json=is_json)
+            content_type = kind.content_type
         else:
             there = [kind.stand_in if each is None else each for each in leaves]
             array = _read(name, there, set(map(type, there)), kind, dtype, (len(there),), is_json=is_json)
@@ -82,10 +83,10 @@ def enter(
     return make_tensor(name, array, {} if content_type is None else {"content_type": content_type})
 
 
-def _take_apart(value: Any, spec: TensorSpec | None, *, is_json: bool) -> tuple[list[Any], tuple[int, ...]]:
-    """The elements, and the shape. Each item of a list of JSON is an element."""
+def _take_apart(value: Any, spec: TensorSpec | None, *, are_items: bool) -> tuple[list[Any], tuple[int, ...]]:
+    """The elements, and the shape. If `are_items`, as for JSON, a list within the list is an element."""
     leaves = value if type(value) is list else [value]
-    if list in map(type, leaves) and not is_json:
+    if list in map(type, leaves) and not are_items:
         shape = _find_shape(value)
         try:
             return flatten(value, shape), shape
@@ -123,23 +124,20 @@ def _find_declared_shape(elements: int, declared: Sequence[int]) -> tuple[int, .
     return tuple(shape)
 
 
-def _decide(
-    kind: Kind | None, spec: TensorSpec | None, leaves: list[Any], classes: set[type], *, is_json: bool
-) -> tuple[Kind, DType]:
-    """The kind and the dtype: as declared, or by the elements where these decide."""
-    if spec is not None and kind is not None:
-        if spec.other_datatypes is not None and classes == {bool}:
-            return BOOLEAN, DTYPES["BOOL"]
-        if (
-            spec.other_datatypes is not None
-            and int in classes
-            and (classes != {int} or max(map(abs, leaves)) >= FIRST_ROUNDED)
-        ):
-            if classes == {int}:
-                dtype = _find_integers(leaves)
-                return (kind, spec.dtype) if dtype is None else (INTEGER, dtype)
+def _choose(kind: Kind, spec: TensorSpec, leaves: list[Any], classes: set[type]) -> tuple[Kind, DType]:
+    """What is declared; or what a model of numbers takes beside it, if the elements are that."""
+    if spec.other_datatypes is not None and classes == {bool}:
+        return BOOLEAN, DTYPES["BOOL"]
+    if spec.other_datatypes is not None and int in classes:
+        if classes != {int}:
             check_exact(leaves)
-        return kind, spec.dtype
+        elif max(map(abs, leaves)) >= FIRST_ROUNDED and (dtype := _find_integers(leaves)) is not None:
+            return INTEGER, dtype
+    return kind, spec.dtype
+
+
+def _guess(leaves: list[Any], classes: set[type], *, is_json: bool) -> tuple[Kind, DType]:
+    """What the elements of a list are that nobody declared."""
     alike = {
         float if each is Literal else datetime if issubclass(each, datetime) else each for each in classes
     }
@@ -180,8 +178,9 @@ def _read(
     *,
     is_json: bool,
 ) -> Array:
-    if is_json and kind is JSON:
-        _check_nested(leaves)
+    problem = find_problem(leaves) if is_json and kind is JSON else None
+    if problem is not None:
+        raise InvalidRequest(f": {problem}")
     if Literal in classes and kind is not NUMBER:
         raise InvalidRequest(f": {ONLY_FLOATS}")
     if float in classes and is_json and (math.inf in leaves or -math.inf in leaves):
@@ -215,20 +214,6 @@ def _to_whole(number: float) -> float:
             ": a whole number with a fraction or an exponent may have been rounded: expected its digits alone"
         )
     return int(number) if number.is_integer() else number
-
-
-def _check_nested(values: list[Any]) -> None:
-    """Refuse what is no JSON, wherever it is in elements of JSON."""
-    left = list(values)
-    while left:
-        each = left.pop()
-        kind = type(each)
-        if kind is list or kind is dict:
-            left += each if kind is list else each.values()
-        elif kind is Literal:
-            raise InvalidRequest(f": {ONLY_FLOATS}")
-        elif kind in (int, float) and abs(each) >= TOO_LARGE:
-            raise InvalidRequest(": number out of range")
 
 
 def _write_missing(array: Array, gaps: Collection[int], kind: Kind) -> tuple[Array, str]:

@@ -25,7 +25,6 @@ from .base import AnyInputCodec
 from .column_writing import column_to_tensor
 from .content_types import Codecs
 from .dataframes import is_foreign_frame, is_frame, is_series
-from .dates import DatetimeCodec
 from .entering import enter
 from .rows import Rows, find_rows_of
 from .torch import replace_torch
@@ -113,7 +112,7 @@ def _encode_value(
         codec = _find_codec(value, spec, codecs)
         if codec is not None:
             return codec.encode_input(name, value)
-        own = _to_own(value, spec)
+        own = _convert_value(value, spec)
         if not isinstance(own, ndarray):
             return enter(name, own, spec, is_json=False, is_column=is_column)
         value = own
@@ -125,15 +124,14 @@ def _find_codec(value: Any, spec: TensorSpec | None, codecs: Codecs) -> AnyInput
     """The codec of the user that makes a tensor of a value."""
     if spec is not None and spec.content_type not in (None, "np"):
         return codecs.inputs[str(spec.content_type)] if codecs.is_users(str(spec.content_type)) else None
-    codec = codecs.tensor_codec_for_value(value)
-    return None if codec is DatetimeCodec else codec
+    return codecs.users_codec_for_value(value)
 
 
-def _to_own(value: Any, spec: TensorSpec | None) -> Any:
+def _convert_value(value: Any, spec: TensorSpec | None) -> Any:
     """A value of Python's own classes, or a list of them; or the array that numpy makes of what it knows, if
     a model may get that."""
     if isinstance(value, _PLAIN):
-        if type(value) is list and _are_own(value):
+        if type(value) is list and _has_only_own(value):
             return value
         classes = find_classes(value)
         are_numbers = all(
@@ -151,7 +149,7 @@ def _to_own(value: Any, spec: TensorSpec | None) -> Any:
     return widen(array).tolist() if array.size else array.astype(spec.dtype)
 
 
-def _are_own(values: list[Any]) -> bool:
+def _has_only_own(values: list[Any]) -> bool:
     """Whether a list, or lists in it that nest evenly, have values of Python's own classes alone."""
     level = values
     for _ in range(MAX_RANK):  # a list may hold itself

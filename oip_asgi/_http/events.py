@@ -159,10 +159,8 @@ class DocumentFormat(msgspec.Struct, eq=False):
             }
             binding.check_number(len(keys))
             named |= keys
-        columns = (declared.keys() | named) - binding.named if binding.takes_frame else frozenset()
-        return generate.decode_request(
-            members, declared, named, columns | binding.columns, binding.may_be_null
-        )
+        columns = binding.find_columns(declared.keys() | named)
+        return generate.decode_request(members, declared, named, columns, binding.may_be_null)
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> bytes:
         if request.parameters and request.parameters.get(WANTS_FINAL) and self.frame is _EVENT:

@@ -4,10 +4,9 @@ tensors."""
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -114,12 +113,9 @@ def read_objects(text: bytes, width: int) -> list[Any]:
         rows = read_object(b'{"rows":%b}' % text)["rows"]
         for row, each in enumerate(rows):
             for name, value in each.items() if type(each) is dict else ():
-                leaves = list_leaves(value)
-                if Literal in map(type, leaves) or math.inf in leaves or -math.inf in leaves:
-                    raise InvalidRequest(
-                        f"rows[{row}].{name}: "
-                        f"{ONLY_FLOATS if Literal in map(type, leaves) else 'number out of range'}"
-                    )
+                problem = find_problem([value])
+                if problem is not None:
+                    raise InvalidRequest(f"rows[{row}].{name}: {problem}")
     if len(rows) * width > MAX_VALUES:  # defaults are values too
         raise InvalidRequest(
             f"the rows have more than {MAX_VALUES} values, as each has {width} fields: use infer"
@@ -127,5 +123,17 @@ def read_objects(text: bytes, width: int) -> list[Any]:
     return rows
 
 
-def list_leaves(value: Any) -> list[Any]:
-    return [leaf for item in value for leaf in list_leaves(item)] if type(value) is list else [value]
+def find_problem(values: Iterable[Any]) -> str | None:
+    """What is wrong with values that `read_object` has read, if something in them is no JSON, or out of the
+    range of all numbers."""
+    left = list(values)
+    while left:
+        each = left.pop()
+        kind = type(each)
+        if kind is list or kind is dict:
+            left += each if kind is list else each.values()
+        elif kind is Literal:
+            return ONLY_FLOATS
+        elif kind in (int, float) and abs(each) >= TOO_LARGE:
+            return "number out of range"
+    return None

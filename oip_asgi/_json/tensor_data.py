@@ -107,7 +107,7 @@ def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
 
 
 def from_elements(
-    flat: list[Any], dtype: DType, shape: tuple[int, ...], *, is_json: bool, is_wrong: bool = False
+    flat: list[Any], dtype: DType, shape: tuple[int, ...], *, is_json: bool, is_wrong: bool
 ) -> Array:
     """Elements that JSON or Python has as an array. Errors say which of them is wrong, of which it may be
     known that there is one."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
@@ -237,6 +237,10 @@ class Binding(Bound, frozen=True, kw_only=True, eq=False):
     _ranged: dict[str, TensorSpec]
     _known: frozenset[str] | None  # the names of all inputs; None if it may have others
     _single_input: str | None  # the name of the only tensor
+
+    def find_columns(self, names: Iterable[str]) -> Set[str]:
+        """Those of some inputs that are columns: values of theirs may be missing."""
+        return self.columns.union(set(names) - self.named) if self.takes_frame else self.columns
 
     def check_number(self, inputs: int) -> None:
         """Refuse a request with more inputs than it may have."""

@@ -37,8 +37,8 @@ RESERVED_OUTPUTS: Final = frozenset({"id", "model_name", "model_version", "error
 """Members of a response that are no outputs."""
 
 _LIKENESS: Final = 0.83
-"""The least likeness of two names at which one is taken for a misspelling of the other: `temprature` is one,
-`top_p` is none of `top_k`."""
+"""The least likeness of two names at which one is taken for a misspelling of the other: `temprature` is one
+of `temperature`, and `top_p` is not one of `top_k`."""
 
 _MOST_COMPARED: Final = 50_000
 """Pairs of characters in two lists of names: to compare these takes 10 milliseconds at most."""

@@ -91,10 +91,8 @@ class PythonFormat(msgspec.Struct, eq=False):
     def decode(self, _: Buffer, handler: Handler, __: ReadRegion) -> InferenceRequest:
         parameters = to_plain_parameters("the request", self.parameters, InvalidRequest)
         binding = handler.binding
-        values, rows, others = self.inputs, binding.rows, set[Any]()
-        if (rows is not None or binding.takes_frame) and isinstance(values, Mapping):
-            others = set(values) - binding.named
-        tensors, of_codec = to_inputs(values, handler.shown_inputs, self.codecs, binding.columns | others)
+        columns = binding.find_columns(self.inputs if isinstance(self.inputs, Mapping) else ())
+        tensors, of_codec = to_inputs(self.inputs, handler.shown_inputs, self.codecs, columns)
         inputs = list(map(_make_own_tensor, tensors))
         outputs = [RequestOutput(output) if isinstance(output, str) else output for output in self.outputs]
         return InferenceRequest(inputs, self.id, {**of_codec, **parameters}, outputs)
