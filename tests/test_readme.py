@@ -334,7 +334,7 @@ def test_who_decides_is_named_with_functions_and_files_that_there_are() -> None:
     files = set(re.findall(r"`([\w/]+\.(?:py|js))`", table))
     assert [file for file in files if not (package / file).exists()] == []
     functions = {name.rpartition(".")[2] for name in re.findall(r"`((?:[A-Z]\w+\.)?_?[a-z]\w+)`", table)} - {"def"}
-    assert {"accept_inputs", "find_visible", "let_in", "_join_batch"} <= functions
+    assert {"accept", "find_visible", "let_in", "_join_batch"} <= functions
     code = "".join(path.read_text() for path in package.rglob("*.py"))
     assert [name for name in functions if not re.search(rf"def {name}\(|^    {name}: ", code, re.MULTILINE)] == []
 

@@ -14,8 +14,8 @@ import msgspec
 
 from .._codecs.rows import Rows
 from .._extensions import config, model_statistics, repository
-from .._models.binding import Input
 from .._models.handler import Foreign
+from .._models.inputs import Input
 from .._models.model import Model
 from .._models.registry import path_of
 from .._protocol import schemas as documents
@@ -291,7 +291,7 @@ class Operations:
     ) -> dict[str, Any]:
         """The body of a request to a model, with an example unless that is large."""
         required, optional = _list_inputs(at.model)
-        is_guess = at.model.binding.is_open and not required and not optional
+        is_guess = at.model.binding.inputs.others is not None and not required and not optional
         foreign = _find_foreign(at.model)
         likely = foreign.likely if foreign is not None else ()
         specs = [*likely] or [TensorSpec("x", "FP32", [-1])] if is_guess else required
@@ -350,7 +350,7 @@ class Operations:
         declared = {spec.name for spec in model.inputs}
         self._datatypes.update(spec.datatype for spec in (*named, *model.outputs))
         any_tensor, defaults = self._refer_to("Tensor"), _list_defaults(model)
-        rows, returned = model.binding.rows, model.binding.returned.request_codec
+        rows, returned = model.binding.arguments.rows, model.binding.returned.request_codec
         taken_as = self._list_rows(named, rows.as_inputs.schemas if rows else {})
         made_as = self._list_rows(
             model.outputs, returned.as_outputs.schemas if isinstance(returned, Rows) else {}
@@ -365,9 +365,10 @@ class Operations:
             json_schemas.describe_tensor(spec, self._content_types, made_as[spec.name], has_data=False)
             for spec in model.outputs
         ]
-        fewest = sum(spec.name not in model.binding.scalars for spec in required)  # scalars may be parameters
+        known = model.binding.inputs
+        fewest = sum(spec.name not in known.scalars for spec in required)  # scalars may be parameters
         taken: Schema = {"type": "array", "minItems": fewest}
-        if model.binding.is_open:
+        if known.others is not None:
             taken["items"] = any_tensor
         else:
             taken.update(
@@ -398,7 +399,7 @@ class Operations:
         members = {"id": json_schemas.STRING, "parameters": json_schemas.PARAMETERS, **members}
         is_known = binding.takes_any_key or binding.read_alone
         others = (
-            {"additionalProperties": binding.is_open}
+            {"additionalProperties": binding.inputs.others is not None}
             if is_known
             else {"additionalProperties": True, "description": _PARAMETERS}
         )
@@ -427,7 +428,7 @@ class Operations:
 
     def _allow_rows(self, at: ModelPath, name: str, whole: Schema, row: Schema) -> dict[str, Schema]:
         """A flat object, or a list of rows where the model takes one."""
-        rows = at.model.binding.rows
+        rows = at.model.binding.arguments.rows
         if rows is None or not rows.is_list:
             return {f"{name}_{at.of_model}": whole}
         columns, each = f"{name}Columns_{at.of_model}", f"{name}Row_{at.of_model}"
@@ -444,7 +445,7 @@ def _list_inputs(model: Model) -> tuple[list[TensorSpec], list[TensorSpec]]:
     """The inputs that a request must have, and those that it may have, each with the content type that its
     values are read with."""
     # what a model reads by itself it only declares
-    entries = model.binding.entries or [
+    entries = list(model.binding.inputs.entries.values()) or [
         Input(spec.name, spec, content_type=spec.content_type) for spec in model.inputs
     ]
     required, optional = (
@@ -461,10 +462,10 @@ def _knows_values(specs: Sequence[TensorSpec]) -> bool:
 
 def _list_defaults(model: Model) -> dict[str, str | float]:
     """The defaults of scalars, by input. JSON has no infinity and no NaN."""
-    scalars = model.binding.scalars
+    scalars = model.binding.inputs.scalars
     defaults = {
         parameter.name: parameter.default
-        for parameter in model.binding.parameters
+        for parameter in model.binding.arguments.parameters
         if parameter.name in scalars
     }
     return {

@@ -62,7 +62,7 @@ class ModelConfig(msgspec.Struct):
 
 def describe_config(model: Model) -> ModelConfig:
     """Make a model's configuration. If requests share calls, it has the dimensions of one row."""
-    options, required = model.options, model.binding.required
+    options, required = model.options, model.binding.inputs.required
     first = int(model.has_batches)
     inputs = [
         ModelInput(

@@ -133,9 +133,9 @@ class DocumentFormat(msgspec.Struct, eq=False):
     def _decode_flat(self, body: Buffer, handler: Handler) -> InferenceRequest | None:
         """Decode a flat object, or a list of them. None if the body is a whole inference request."""
         text, binding, declared = bytes(body), handler.binding, handler.shown_inputs
-        rows = None if binding.rows is None else binding.rows.as_json
+        rows = None if binding.arguments.rows is None else binding.arguments.rows.as_json
         self.has_rows = rows is not None and text.lstrip()[:1] == b"["
-        if not self.has_rows and is_inference_request(text, declared.keys() | binding.named):
+        if not self.has_rows and is_inference_request(text, declared.keys() | binding.arguments.named):
             return None
         if HEADER_LENGTH_FIELD in self.head.fields:
             raise InvalidRequest(
@@ -150,16 +150,16 @@ class DocumentFormat(msgspec.Struct, eq=False):
             request = rows.read_row(members)
             if request is not None:
                 return request
-        named = binding.named.union(binding.undeclared)
+        named = {*binding.arguments.named, *binding.inputs.undeclared}
         if binding.takes_any_key:
             keys = {
                 name
                 for name in members.keys() - OF_PROTOCOL - generate.RESERVED_INPUTS
                 if not name.startswith("triton_")
             }
-            binding.check_number(len(keys))
+            binding.inputs.check_number(len(keys))
             named |= keys
-        columns = binding.find_columns(declared.keys() | named)
+        columns = binding.inputs.find_columns(declared.keys() | named)
         return generate.decode_request(members, declared, named, columns, binding.may_be_null)
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> bytes:

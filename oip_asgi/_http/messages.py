@@ -264,9 +264,9 @@ class RestFormat(msgspec.Struct, eq=False):
 
 
 def _decode_raw(body: Buffer, handler: Handler) -> InferenceRequest:
-    binding, declared = handler.binding, handler.shown_inputs.values()
-    tensors = [spec for spec in declared if spec.name not in binding.scalars] or declared
-    specs = [spec for spec in tensors if spec.name in binding.required] or list(tensors)
+    inputs, declared = handler.binding.inputs, handler.shown_inputs.values()
+    tensors = [spec for spec in declared if spec.name not in inputs.scalars] or declared
+    specs = [spec for spec in tensors if spec.name in inputs.required] or list(tensors)
     if len(specs) != 1:
         raise InvalidRequest(
             f"Inference-Header-Content-Length: 0 makes the body the only input's bytes, but {handler} does "

@@ -21,16 +21,15 @@ from .._codecs.dataframes import PandasCodec
 from .._codecs.rows import Rows
 from .._extensions.reserved import OF_PROTOCOL
 from .._protocol.errors import InvalidRequest, show
+from .._protocol.limits import LOOP_BYTES, LOOP_COLUMNS
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceRequest, Tensor
 from .annotations import parse_return
 from .binding import (
+    Arguments,
     Binding,
-    Bound,
-    Input,
     Parameter,
     Read,
-    make_binding,
     take_array,
     take_context,
     take_default,
@@ -41,6 +40,7 @@ from .binding import (
 )
 from .callables import STREAMS, find_description, kind_of
 from .estimators import has_docstring_of_library
+from .inputs import Becomes, Input, make_inputs
 from .parameter_types import find_instead
 from .signature import (
     OF_ONE_REQUEST,
@@ -82,11 +82,17 @@ def bind(
     receiver = _find_receiver(signature, unnamed, declared)
     read_each = None if receiver is None else _make_each_reader(receiver, unnamed, declared)
     reader, has_rest = receiver and receiver.reader, receiver is not None and receiver is signature.rest
-    if reader is not None and not reader.annotation:
-        inputs = [
-            entry if entry.reader else msgspec.structs.replace(entry, is_unannotated=entry.spec is not None)
-            for entry in inputs
-        ]
+    becomes = _find_what_unnamed_become(request_reader, receiver if has_rest else None)
+    inputs = [
+        entry
+        if entry.reader
+        else msgspec.structs.replace(
+            entry,
+            is_unannotated=reader is not None and not reader.annotation and entry.spec is not None,
+            becomes="series" if becomes == "value" and entry.spec and entry.spec.pd_dtype else becomes,
+        )
+        for entry in inputs
+    ]
     reserved = (
         list_parameter_names(function).difference(entry.name for entry in inputs if entry.reader)
         if has_rest
@@ -99,29 +105,39 @@ def bind(
         )
     _check_content_type(request_reader, inputs, declared)
     of_one_request = {p.annotation.wanted for p in signature.plain if p.takes_request}
-    bound = Bound(
-        entries=inputs,
+    arguments = Arguments(
         parameters=[
             *parameters,
             *(Parameter(entry.name, read_each) for entry in unnamed if read_each and not has_rest),
         ],
-        codecs=codecs,
         rest=read_each if has_rest else None,
-        makes_series=has_rest and reader is not None and reader.is_column,
-        request_reader=request_reader
+        whole=request_reader
         and msgspec.structs.replace(request_reader, order=[entry.name for entry in unnamed]),
-        of_one_request=next((kind for kind in OF_ONE_REQUEST if kind in of_one_request), None),
+        named=frozenset(entry.name for entry in inputs if entry.reader),
         reserved=reserved,
-        names=frozenset(p.parameter.name for p in signature.plain),
-        is_open=(has_rest or request_reader is not None or signature.takes_request)
-        and not specs
-        and not unnamed,
-        is_untyped=signature.untyped is not None,
-        knows_columns=signature.fitted != [] or request_codec is not PandasCodec or len(specs) > 0,
+        of_one_request=next((kind for kind in OF_ONE_REQUEST if kind in of_one_request), None),
+    )
+    takes_others = has_rest or request_reader is not None or signature.takes_request
+    return Binding(
+        inputs=make_inputs(inputs, becomes if takes_others and not specs and not unnamed else None),
+        arguments=arguments,
+        codecs=codecs,
         returned=parse_return(read.return_annotation, codecs, streams=kind_of(function, "thread") in STREAMS),
         description="" if has_docstring_of_library(function) else find_description(function),
+        arrays=frozenset(p.parameter.name for p in signature.plain if not p.is_scalar),
+        most_on_loop=LOOP_COLUMNS if becomes in ("series", "column") else LOOP_BYTES,
+        is_untyped=signature.untyped is not None,
+        knows_columns=signature.fitted != [] or request_codec is not PandasCodec or len(specs) > 0,
     )
-    return make_binding(bound)
+
+
+def _find_what_unnamed_become(whole: RequestReader | None, rest: ParsedParameter | None) -> Becomes:
+    """What becomes of the inputs that have no parameter of their own."""
+    if whole is not None and isinstance(whole.codec, Rows):
+        return "field"
+    if whole is not None and whole.codec.content_type == PandasCodec.content_type:
+        return "column"
+    return "series" if rest is not None and rest.reader is not None and rest.reader.is_column else "value"
 
 
 def _list_known_inputs(
@@ -345,6 +361,7 @@ def _take_tensor(entry: Input, reader: Reader, default: Any, declared: Declared)
         is_needed=default is inspect.Parameter.empty,
         content_type=reader.content_type,
         is_unannotated=is_unannotated,
+        becomes="series" if reader.is_column else "value",
     )
     if reader.scalar is None:
         return taken, Parameter(

@@ -146,7 +146,7 @@ def make_handler(
         codecs.check_declared(content_type, str(options), of_request=True)
     _check_content_types((*declared, *options.outputs), options, codecs)
     binding, others = _bind_all(function, declared if has_own else (), options, codecs, loaded.optional)
-    inputs, outputs = binding.inputs, tuple(options.outputs) or binding.returned.specs
+    inputs, outputs = binding.inputs.specs, tuple(options.outputs) or binding.returned.specs
     _check_content_types((*inputs, *outputs), options, codecs)
     _check_declared(binding, outputs, options, function if is_loaded else None)
     if streams:
@@ -199,17 +199,14 @@ def _bind_all(
         if content_type in codecs.request_only:
             with contextlib.suppress(TypeError):  # more is declared than one tensor could be
                 others.update(dict.fromkeys(codecs.inputs, bind(function, own, codecs, None)))
-    if options.out_of_range == "flag":
-        binding = msgspec.structs.replace(binding, flags_ranges=True)
-        others = {name: msgspec.structs.replace(each, flags_ranges=True) for name, each in others.items()}
     return binding, others
 
 
 def _check_declared(
     binding: Binding, outputs: Sequence[TensorSpec], options: ModelOptions, loaded: Callable[..., Any] | None
 ) -> None:
-    is_of_arrays = loaded is not None and is_of_library(loaded) and binding.request_reader is None
-    if is_of_arrays and any(spec.datatype == "BF16" for spec in binding.inputs):
+    is_of_arrays = loaded is not None and is_of_library(loaded) and binding.arguments.whole is None
+    if is_of_arrays and any(spec.datatype == "BF16" for spec in binding.inputs.specs):
         raise ValueError(
             f"{options}: no estimator computes with BF16: declare FP32, or leave inputs= out, which takes "
             "BF16 too"
@@ -225,13 +222,13 @@ def _check_declared(
             f"{options}: its return annotation declares some outputs only: give each a TensorSpec, or use "
             "outputs="
         )
-    if options.cache is not None and binding.of_one_request is not None:
+    if options.cache is not None and binding.arguments.of_one_request is not None:
         raise TypeError(
             f"{options}: it takes an InferenceRequest or an InferenceContext, which may differ for equal "
             "inputs: leave cache= out, "
             "or take the tensors"
         )
-    for spec in binding.inputs:
+    for spec in binding.inputs.specs:
         if spec.labels is not None:
             raise ValueError(
                 f"{options}: TensorSpec {spec.name!r} has labels, and is an input: labels are for outputs"
@@ -243,7 +240,7 @@ def _check_declared(
 
 def _check_member_names(binding: Binding, outputs: Sequence[TensorSpec], options: ModelOptions) -> None:
     for what, names, reserved in (
-        ("input", binding.named, RESERVED_INPUTS),
+        ("input", binding.arguments.named, RESERVED_INPUTS),
         ("output", [spec.name for spec in outputs], RESERVED_OUTPUTS),
     ):
         for name in reserved.intersection(names):
@@ -276,7 +273,7 @@ def _check_batching(
 ) -> None:
     """Check that the function can be called with the rows of several requests."""
     here = f"{options}: max_batch_size= calls the function with the rows of several requests"
-    one_request = binding.of_one_request
+    one_request, whole = binding.arguments.of_one_request, binding.arguments.whole
     if streams:
         raise TypeError(
             f"{here}, but a generator answers one request: leave max_batch_size= out, or return arrays"
@@ -286,8 +283,10 @@ def _check_batching(
             f"{here}, but it takes an {one_request.__name__}, which belongs to one request: leave that "
             "parameter out, or max_batch_size="
         )
-    takes = None if binding.request_reader is None else binding.request_reader.codec
-    for what, codec in (("takes", takes), ("returns", binding.returned.request_codec)):
+    for what, codec in (
+        ("takes", None if whole is None else whole.codec),
+        ("returns", binding.returned.request_codec),
+    ):
         if isinstance(codec, Rows) and not codec.is_list:
             raise TypeError(
                 f"{here}, but it {what} one {codec.cls.__name__}: write list[{codec.cls.__name__}], or "
@@ -299,7 +298,7 @@ def _check_batching(
                 "arrays, a codec of tensors "
                 "or a pandas.DataFrame, or leave max_batch_size= out"
             )
-    inputs = [spec for spec in binding.inputs if spec.name not in binding.scalars]
+    inputs = [spec for spec in binding.inputs.specs if spec.name not in binding.inputs.scalars]
     for name, specs in (("input", inputs), ("output", outputs)):
         for spec in specs:
             if not spec.shape or spec.shape[0] != -1:

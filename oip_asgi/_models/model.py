@@ -12,9 +12,10 @@ from .._codecs.content_types import Codecs
 from .._extensions.cache import Cache
 from .._protocol.log import logger
 from .batch_queue import Batches
-from .binding import Bound, Input, make_binding
+from .binding import Arguments, Binding
 from .callables import kind_of
 from .handler import Handler, make_handler
+from .inputs import Input, make_inputs
 from .lifecycle import Lifecycle
 from .limiter import Limiter
 from .loader import Loader
@@ -35,8 +36,8 @@ class Model:
         self.outputs = tuple(options.outputs)
         self.streams = False
         declared = [Input(spec.name, spec, content_type=spec.content_type) for spec in self.inputs]
-        self.binding = make_binding(
-            Bound(entries=declared, parameters=(), codecs=codecs, is_open=not declared)
+        self.binding = Binding(
+            inputs=make_inputs(declared, None if declared else "value"), arguments=Arguments(), codecs=codecs
         )
         """How its function is called, as far as that is known: `load=` may return another function."""
         self.timeout = _to_seconds(options.timeout)

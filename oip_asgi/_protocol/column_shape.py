@@ -2,7 +2,7 @@
 no models.
 
 Codecs write N values as `[N]`; the codec `np` and MLServer's clients write `[N, 1]`. Clients cannot know
-which is declared, so `Binding.accept_inputs` of `_models.binding` reshapes inputs that have a content type,
+which is declared, so `Inputs.accept` of `_models.inputs` reshapes inputs that have a content type,
 and columns. Whether an output leaves as `[N]` or `[N, 1]`:
 
 - declared: a list, and what a codec writes, as `to_rank_of` makes it; an array without a content type keeps

@@ -123,10 +123,11 @@ def _make_key(handler: Handler, decoded: Decoded, codecs: Codecs) -> Hashable | 
     """Make what all requests of a batch have in common: everything but rows that the function or a codec can
     see. None if it runs alone."""
     binding, request, content_type = decoded.binding, decoded.request, decoded.content_type
-    whole = binding.request_reader
-    if whole is not None and whole.codec is not PandasCodec and binding.rows is None:
+    arguments, rows = binding.arguments, binding.arguments.rows
+    whole = arguments.whole
+    if whole is not None and whole.codec is not PandasCodec and rows is None:
         return None  # a client asks for a codec that may want a whole request
-    if not binding.scalars.isdisjoint(decoded.tensors):
+    if not binding.inputs.scalars.isdisjoint(decoded.tensors):
         return None  # it is one for all rows; as a parameter, it is part of the key
     parts: list[Hashable] = []
     for name, tensor in decoded.tensors.items():
@@ -141,16 +142,16 @@ def _make_key(handler: Handler, decoded: Decoded, codecs: Codecs) -> Hashable | 
         depends = read_as in ("pd_json", "datetime") or (
             parameters.get(DTYPE) == "category" and CATEGORIES not in parameters
         )
-        if depends and binding.rows is None:
+        if depends and rows is None:
             return None
         parts.append(
             (name, array.dtype, array.shape[1:], _freeze_parameters(parameters) if parameters else _NOTHING)
         )
-    if binding.of_one_request is not None:
+    if arguments.of_one_request is not None:
         parts.append(
             tuple((output.name, _freeze_parameters(output.parameters or {})) for output in decoded.outputs)
         )
-    elif whole is None and binding.rest is None and len(parts) > 1:
+    elif whole is None and arguments.rest is None and len(parts) > 1:
         # each goes to a parameter of its own; otherwise they are columns, whose order matters
         parts.sort(key=str)
     return (

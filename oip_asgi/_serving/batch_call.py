@@ -234,12 +234,12 @@ class Execution:
                 list(tensors.values()), None, first.parameters, first.outputs, first.decoders
             )
             decoded = msgspec.structs.replace(decoded, request=request, tensors=tensors)
-        return decoded.binding.make_arguments(decoded)
+        return decoded.binding.arguments.make(decoded)
 
     def _can_make_arguments(self, member: Member[Any]) -> bool:
         """True if the arguments of a request can be made. If not, only this request fails."""
         try:
-            member.call.decoded.binding.make_arguments(member.call.decoded)
+            member.call.decoded.binding.arguments.make(member.call.decoded)
         except Exception as error:
             self._fail([member], error)
             return False

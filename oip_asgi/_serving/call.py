@@ -114,14 +114,14 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
             self.deadline = min(self.deadline, since + decoded.seconds)
 
     def _make_arguments(self) -> _Arguments:
-        return self.decoded.binding.make_arguments(self.decoded)
+        return self.decoded.binding.arguments.make(self.decoded)
 
     def _keep_arguments(self, arguments: _Arguments) -> None:
         self.arguments = arguments
 
     def call_function(self) -> Any:
         """Call the function, and note when. Only within `call_model`."""
-        args, kwargs = self.arguments or self.decoded.binding.make_arguments(self.decoded)
+        args, kwargs = self.arguments or self.decoded.binding.arguments.make(self.decoded)
         self.arguments = None
         self.timings.called = self.engine.clock()
         return self.handler.function(*args, **kwargs)

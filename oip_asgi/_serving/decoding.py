@@ -1,5 +1,5 @@
 """`WireFormat`, which is what a transport gives to the pipeline for one inference request and its response;
-and the body of the request -> `Decoded`: its tensors, which `Binding.accept_inputs` checks, its timeout, and
+and the body of the request -> `Decoded`: its tensors, which `Inputs.accept` checks, its timeout, and
 what it asks for. Knows no slots and no clock.
 
 `pipeline` decides whether a body is decoded on the event loop or in a worker thread.
@@ -192,19 +192,19 @@ def decode(
             check_requested(outputs, [spec.name for spec in handler.outputs])
         if not is_plain:
             apply_options = _prepare_output_options(outputs, handler, regions)
+    binding = handler.binding
     if content_type is None:
-        binding = handler.binding
-        tensors = binding.accept_inputs(request.inputs)
-    else:
-        # what a request says goes before what is declared
-        binding = handler.others.get(content_type, handler.binding)
-        tensors = binding.accept_request(request, content_type)
-        content_type = (
-            content_type if binding.request_reader is None and content_type in binding.codecs.inputs else None
-        )
+        tensors = binding.inputs.accept(request.inputs)
+    else:  # what a request says goes before what is declared
+        binding = handler.others.get(content_type, binding)
+        tensors = binding.accept(request.inputs, content_type)
+        if binding.arguments.whole is not None or content_type not in binding.codecs.inputs:
+            content_type = None
+    outside: Sequence[str] = ()
+    if binding.inputs.ranged:
+        outside = binding.inputs.list_outside(tensors, flags=model.options.out_of_range == "flag")
     limit = engine.options.max_body_bytes
     columns = None if model.cache is None else write_columns(request, binding)
-    outside = binding.list_outside(tensors) if binding.flags_ranges else ()
     return Decoded(
         model,
         wire,
@@ -227,7 +227,8 @@ def write_columns(request: InferenceRequest, binding: Binding) -> InferenceReque
     """A request with columns for rows that came as objects. None if their class fails, or they can be no
     columns."""
     try:
-        return request if binding.rows is None else binding.rows.as_json.write_columns(request)
+        rows = binding.arguments.rows
+        return request if rows is None else rows.as_json.write_columns(request)
     except Exception:
         return None
 

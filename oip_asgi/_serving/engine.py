@@ -166,8 +166,8 @@ class Engine:
         if options.content_type is not None:
             parameters["content_type"] = options.content_type
         # an entry of `inputs` must have a datatype, and these were declared without one
-        if model.binding.undeclared:
-            parameters[_UNDECLARED] = ", ".join(model.binding.undeclared)
+        if model.binding.inputs.undeclared:
+            parameters[_UNDECLARED] = ", ".join(model.binding.inputs.undeclared)
         if parameters:
             document.parameters = parameters
         if versions:

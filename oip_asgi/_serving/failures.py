@@ -129,7 +129,7 @@ def _find_overriding(call: Call[Any]) -> str | None:
     None if there is none."""
     decoded, declared = call.decoded, call.handler.binding
     if decoded.binding is declared:
-        for entry in declared.entries:
+        for entry in declared.inputs.entries.values():
             tensor = decoded.tensors.get(entry.name) if entry.is_unannotated else None
             if tensor is not None:
                 requested = tensor.parameters.get("content_type", decoded.content_type)
@@ -137,7 +137,9 @@ def _find_overriding(call: Call[Any]) -> str | None:
                     return str(requested)
         return None
     return (
-        str(decoded.request.parameters["content_type"]) if declared.inputs or call.handler.outputs else None
+        str(decoded.request.parameters["content_type"])
+        if declared.inputs.specs or call.handler.outputs
+        else None
     )
 
 
@@ -204,13 +206,13 @@ def _suggest_declaration(error: BaseException, call: Call[Any]) -> str:
         isinstance(error, ModelFault)
         or not isinstance(error, _OF_ANOTHER_TYPE)
         or call.handler.foreign is not None
-        or binding.rows
+        or binding.arguments.rows
     ):
         return ""
     wrong = ": if the request was wrong, declare what the model takes, and it is answered 400"
-    declared = {spec.name for spec in binding.inputs if getattr(spec, "other_datatypes", None) != "all"}
+    declared = {spec.name for spec in binding.inputs.specs if getattr(spec, "other_datatypes", None) != "all"}
     tensors = [tensor for name, tensor in call.decoded.tensors.items() if name not in declared]
-    if binding.takes_frame:  # whose columns should not be what a wrong request has
+    if binding.arguments.takes_frame:  # whose columns should not be what a wrong request has
         return f"{wrong}: inputs=specs_of(X), with a frame X as the model takes it" if tensors else ""
     specs = [write_spec(t.name, t.datatype, [-1, *t.shape[1:]][: len(t.shape)]) for t in tensors[:_SUGGESTED]]
     written = escape(", ".join(specs + ["..."] * (len(tensors) > _SUGGESTED)))

@@ -72,10 +72,10 @@ def begin_to_hear(model: Model, decoded: Decoded, *, is_written: bool) -> Heard 
     observers = _find_observers(model)
     if not observers:
         return None
-    request, rows = write_columns(decoded.request, decoded.binding), decoded.binding.rows
+    request, rows = write_columns(decoded.request, decoded.binding), decoded.binding.arguments.rows
     if request is None:
         request = InferenceRequest([]) if rows is None else rows.as_json.show_json(decoded.request)
-    if is_written or decoded.binding.of_one_request is not None:
+    if is_written or decoded.binding.arguments.of_one_request is not None:
         inputs = _copy_tensors(request.inputs, copies_arrays=is_written)
         request = InferenceRequest(
             inputs, request.id, dict(request.parameters), request.outputs[:], request.decoders

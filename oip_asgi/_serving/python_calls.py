@@ -90,8 +90,7 @@ class PythonFormat(msgspec.Struct, eq=False):
 
     def decode(self, _: Buffer, handler: Handler, __: ReadRegion) -> InferenceRequest:
         parameters = to_plain_parameters("the request", self.parameters, InvalidRequest)
-        binding = handler.binding
-        columns = binding.find_columns(self.inputs if isinstance(self.inputs, Mapping) else ())
+        columns = handler.binding.inputs.find_columns(self.inputs if isinstance(self.inputs, Mapping) else ())
         tensors, of_codec = to_inputs(self.inputs, handler.shown_inputs, self.codecs, columns)
         inputs = list(map(_make_own_tensor, tensors))
         outputs = [RequestOutput(output) if isinstance(output, str) else output for output in self.outputs]
@@ -167,12 +166,12 @@ async def warm_up(
 
 def _list_examples(handler: Handler, make_examples: MakeExamples) -> Mapping[str, Any]:
     """An example of each input that a request must have, by name."""
-    if handler.binding.undeclared:
+    if handler.binding.inputs.undeclared:
         raise ModelFault(
             f"{handler}: warm_up=True needs declared inputs: write inputs=, or the inputs of a call, "
             "warm_up=[{...}]"
         )
-    required = handler.binding.required
+    required = handler.binding.inputs.required
     examples = make_examples(
         [spec for spec in handler.shown[0] if spec.name in required or handler.foreign is not None]
     )

@@ -222,3 +222,20 @@ def test_an_empty_array_of_objects_is_bytes() -> None:
     for shape in ((0,), (0, 3)):
         [output] = server.infer_sync("echo", {"x": np.empty(shape, object)}).outputs
         assert (output.datatype, output.array.shape) == ("BYTES", shape)
+
+
+def test_series_take_the_same_whether_they_are_named_or_not() -> None:
+    def named(x: pd.Series) -> Any:
+        return x.tolist()
+
+    def unnamed(**inputs: pd.Series) -> Any:
+        return inputs["x"].tolist()
+
+    spec, column = TensorSpec("x", "FP64", [-1]), [[1.5], [2.5]]
+    for function, inputs in ((named, ()), (named, [spec]), (unnamed, ()), (unnamed, [spec])):
+        server = InferenceServer()
+        server.register("m", function, inputs=inputs)
+        answer = post(server, "generate", b'{"x": [1.5, null]}')
+        assert (answer.status, json.loads(answer.body)) == (200, {"model_name": "m", "output_0": [1.5, None]})
+        body = {"inputs": [{"name": "x", "datatype": "FP64", "shape": [2, 1], "data": column}]}
+        assert outputs(post(server, "infer", json.dumps(body).encode(), ())) == {"output_0": [1.5, 2.5]}
