@@ -81,11 +81,12 @@ class Timings(msgspec.Struct, eq=False, gc=False):  # in no reference cycle
     record says."""
 
     since: float  # its body was there
-    entered: float = 0.0  # it had a slot or a place in the queue, and was decoded if that is done at once
-    started: float = 0.0  # it had its slot, and its arguments were begun
-    called: float = 0.0  # the function was called
-    returned: float = 0.0  # the function had returned
+    # the last moment first, as they are read: a thread that still runs may reach another stage meanwhile
     answered: float = 0.0  # the response was encoded
+    returned: float = 0.0  # the function had returned
+    called: float = 0.0  # the function was called
+    started: float = 0.0  # it had its slot, and its arguments were begun
+    entered: float = 0.0  # it had a slot or a place in the queue, and was decoded if that is done at once
     # how many seconds it was looked up in the cache, or waited there for an equal request; -1 if it was not
     lookup: float = -1.0
     is_hit: bool = False  # its response was found there
@@ -93,9 +94,12 @@ class Timings(msgspec.Struct, eq=False, gc=False):  # in no reference cycle
     id: str | None = None  # None if it has none, or is not decoded
 
 
+_NUMBERS: Final = len(Timings.__struct_fields__) - 1
+_NOT_READ: Final = msgspec.structs.astuple(Timings(0.0))[:_NUMBERS]
+
 Record: TypeAlias = tuple[float, ...]
-"""A request that has ended, as it is kept: the code of its outcome, when it ended, and its `Timings`, the
-last moment first. Or a response of a stream: the code of its outcome, its index, the seconds of its call and
+"""A request that has ended, as it is kept: the code of its outcome, when it ended, and the numbers of its
+`Timings`. Or a response of a stream: the code of its outcome, its index, the seconds of its call and
 of its encoding, and those since the request."""
 
 
@@ -179,7 +183,7 @@ class Numbers(msgspec.Struct):
 
     def add_requests(self, records: Sequence[Record]) -> None:
         """Add requests that have ended, many at once."""
-        codes, ended, returned, called, started, entered, since, lookup, is_hit, size = _to_columns(records)
+        codes, ended, since, _, returned, called, started, entered, lookup, is_hit, size = _to_columns(records)
         counts = np.bincount(codes.astype(np.int64), minlength=len(OUTCOMES)).tolist()
         self.outcomes = {
             outcome: self.outcomes[outcome] + count for outcome, count in zip(OUTCOMES, counts, strict=True)
@@ -327,31 +331,8 @@ class Statistics:
 
     def record(self, outcome: Outcome, request: Timings | None, ended: float) -> None:
         """Count a request that has ended. It has no timings if it was refused before its body was there."""
-        record: Record
-        if request is None:
-            record = _CODES[outcome], ended, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0, False, -1
-        else:
-            # the last moment first: a thread that still runs may reach another stage meanwhile
-            returned, called, started, entered, since = (
-                request.returned,
-                request.called,
-                request.started,
-                request.entered,
-                request.since,
-            )
-            record = (
-                _CODES[outcome],
-                ended,
-                returned,
-                called,
-                started,
-                entered,
-                since,
-                request.lookup,
-                request.is_hit,
-                request.rows,
-            )
-        self._ended.append(record)
+        numbers = _NOT_READ if request is None else msgspec.structs.astuple(request)[:_NUMBERS]
+        self._ended.append((_CODES[outcome], ended, *numbers))
         if len(self._ended) >= _MOST_ENDED:
             self._sum_early()
 
