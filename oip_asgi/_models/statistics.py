@@ -183,7 +183,9 @@ class Numbers(msgspec.Struct):
 
     def add_requests(self, records: Sequence[Record]) -> None:
         """Add requests that have ended, many at once."""
-        codes, ended, since, _, returned, called, started, entered, lookup, is_hit, size = _to_columns(records)
+        codes, ended, since, _, returned, called, started, entered, lookup, is_hit, size = _to_columns(
+            records
+        )
         counts = np.bincount(codes.astype(np.int64), minlength=len(OUTCOMES)).tolist()
         self.outcomes = {
             outcome: self.outcomes[outcome] + count for outcome, count in zip(OUTCOMES, counts, strict=True)

@@ -33,8 +33,8 @@ from .call_stack import current_calls, leave_call, reset_calls, set_calls
 from .decoding import Decoded, Head, WireFormat, decode
 from .engine import Engine
 from .held_loop import measure_steps
-from .observing import Heard, begin_to_hear, copy_response, tell_observers
-from .record import Span, record_failure, within
+from .observing import Heard, begin_to_hear, copy_response, end_request, hear_refusal
+from .record import Span, within
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -249,9 +249,8 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
         if self.flight is not None:
             self.flight.end(error)
         ended = self.engine.clock()
-        record_failure(self.model, self.timings, self.span, ended, error)
-        if self.heard is not None or (self.model.observers and self.body is not None):
-            tell_observers(self.model, self.wire, self.timings, ended, self.heard, error)
+        heard = self.heard if self.body is None else hear_refusal(self.model)
+        end_request(self.model, self.wire, self.timings, self.span, heard, ended, error)
         return error
 
     def log_fields(self) -> dict[str, object]:

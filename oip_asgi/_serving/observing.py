@@ -1,5 +1,5 @@
-"""Tells the observers of a model that an inference has ended: what it was, and what came of it. Knows no
-queue and no thread.
+"""The end of each inference request, told to all that hear of it: the numbers of its model, the log, its span
+and the observers. Knows no queue and no thread.
 
 `Heard` keeps what an observation needs while the call goes on. Neither the model nor its caller may change
 that afterwards.
@@ -17,12 +17,13 @@ import msgspec
 from .._models.callables import STREAMS, kind_of
 from .._models.model import Model
 from .._models.observer import Observer
-from .._models.statistics import Timings
+from .._models.statistics import Outcome, Timings
 from .._protocol.errors import InferenceError, copy_error, show
 from .._protocol.observation import Observation
 from .._protocol.options import BOOLEAN, CALLABLE, Check, check_options, integer, is_text, number
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_read_only, make_tensor
 from .decoding import Decoded, WireFormat, write_columns
+from .record import Span, log_failure, outcome_of
 
 _GIVEN_UP: Final = "the request was given up: its client went, or its host ended it"
 _GIVEN_UP_STATUS: Final = 499
@@ -58,7 +59,7 @@ class Heard(msgspec.Struct, eq=False, gc=False):  # in no reference cycle
     """What a call's observation will have, as far as it is known."""
 
     observers: list[Observer]  # those that want it
-    request: InferenceRequest
+    request: InferenceRequest | None  # None if it was refused before it was decoded
     response: InferenceResponse | None = None  # the first, of a stream
     responses: int = 0
 
@@ -83,6 +84,12 @@ def begin_to_hear(model: Model, decoded: Decoded, *, is_written: bool) -> Heard 
     return Heard(observers, request)
 
 
+def hear_refusal(model: Model) -> Heard | None:
+    """What observers will hear of a request that was refused before it was decoded."""
+    observers = _find_observers(model)
+    return Heard(observers, None) if observers else None
+
+
 def _find_observers(model: Model) -> list[Observer]:
     return [observer for observer in model.observers if observer.wants_one()]
 
@@ -99,30 +106,39 @@ def _copy_tensors(tensors: list[Tensor], *, copies_arrays: bool) -> list[Tensor]
     ]
 
 
-def tell_observers(
+def end_request(
+    model: Model,
+    wire: WireFormat[Any],
+    request: Timings | None,
+    span: Span | None,
+    heard: Heard | None,
+    ended: float,
+    error: BaseException | None,
+) -> None:
+    """Tell all that hear of a request how it ended: answered if there is no `error`. `request` is None if it
+    was refused before its body was there."""
+    outcome: Outcome = "ok"
+    if error is not None:
+        outcome = outcome_of(error, has_entered=request is not None and request.entered > 0)
+    model.statistics.record(outcome, request, ended)
+    if error is not None:
+        log_failure(model, request, span, ended, error, outcome)
+    if span is not None:
+        queued = None if request is None or not request.called else request.started - request.entered
+        span.end(outcome, None if request is None else request.id, queued, error)
+    if heard is not None:
+        _tell_observers(model, wire, request, heard, ended, error)
+
+
+def _tell_observers(
     model: Model,
     wire: WireFormat[Any],
     timings: Timings | None,
+    heard: Heard,
     ended: float,
-    heard: Heard | None,
     error: BaseException | None,
 ) -> None:
-    """Put the observation of a request that has ended into queues of observers. `heard` is None if it was
-    refused before it was decoded.
-
-    `timings` are None if it was refused before its body was there.
-    """
-    if heard is None:
-        observers, request, response, responses = _find_observers(model), None, None, 0
-    else:
-        observers, request, response, responses = (
-            heard.observers,
-            heard.request,
-            heard.response,
-            heard.responses,
-        )
-    request_id, seconds = (None, 0.0) if timings is None else (timings.id, ended - timings.since)
-    told = None if error is None else _tell_error(error)
+    request, response = heard.request, heard.response
     for tensor in [
         *(() if request is None else request.inputs),
         *(() if response is None else response.outputs),
@@ -132,16 +148,16 @@ def tell_observers(
     observation = Observation(
         model.name,
         model.version,
-        request_id,
+        None if timings is None else timings.id,
         request,
         response,
-        told,
-        seconds,
+        None if error is None else _tell_error(error),
+        0.0 if timings is None else ended - timings.since,
         time.time(),
         wire.head.transport,
-        responses,
+        heard.responses,
     )
-    for observer in observers:
+    for observer in heard.observers:
         observer.put(observation)
 
 

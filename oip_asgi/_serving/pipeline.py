@@ -30,8 +30,8 @@ from .decoding import WireFormat
 from .engine import Engine
 from .failures import FAILURES, as_error, make_busy_error, make_stopping_error
 from .held_loop import HELD_SECONDS, note_long
-from .observing import tell_observers
-from .record import Span, end_span, record_failure
+from .observing import end_request, hear_refusal
+from .record import Span
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
@@ -152,7 +152,7 @@ async def let_in(
             pass  # it has just been unloaded: it is loaded again
         except BaseException as error:
             if call is None:
-                _record_refusal(engine, model, wire, span, timings, error)
+                end_request(model, wire, timings, span, hear_refusal(model), engine.clock(), error)
             else:
                 _fail_call(call, error)
             raise
@@ -173,23 +173,8 @@ async def _wait_for_load_and_body(
             if not engine.stopping and model.lifecycle.state not in _GONE:
                 return model, body
     except BaseException as error:
-        _record_refusal(engine, model, wire, span, None, error)
+        end_request(model, wire, None, span, hear_refusal(model), engine.clock(), error)
         raise
-
-
-def _record_refusal(
-    engine: Engine,
-    model: Model,
-    wire: WireFormat[Any],
-    span: Span | None,
-    timings: Timings | None,
-    error: BaseException,
-) -> None:
-    """Record that a request failed before it was let in. `timings` are None if its body was not there."""
-    ended = engine.clock()
-    record_failure(model, timings, span, ended, error)
-    if model.observers:
-        tell_observers(model, wire, timings, ended, None, error)
 
 
 async def _look_up_response(call: Call[Any], cache: Cache, io: IO) -> None:
@@ -243,11 +228,7 @@ def end_call(call: Call[Any]) -> None:
         )
     if call.slot.state != "over":
         call.slot.give_up()
-    call.model.statistics.record("ok", timings, timings.answered)
-    if call.span is not None:
-        end_span(call.span, "ok", timings, None)
-    if call.heard is not None:
-        tell_observers(call.model, call.wire, timings, timings.answered, call.heard, None)
+    end_request(call.model, call.wire, timings, call.span, call.heard, timings.answered, None)
 
 
 def _fail_call(call: Call[Any], error: E, cause: BaseException | None = None) -> E:

@@ -1,10 +1,8 @@
-"""The end of each inference request that failed, was refused or was given up: for its model's numbers, its
-span, and the log.
+"""What hears of an inference request beside its model's numbers: the log, and the span that a tracer has
+begun. How a request ended is an `Outcome`.
 
-An `InferenceError` is logged here; what a model raised is logged in `failures`. `end_call` of `pipeline`
-records the requests that were answered.
-
-Knows no transport.
+An `InferenceError` is logged here; what a model raised is logged in `failures`. `end_request` of `observing`
+calls what is here. Knows no transport.
 """
 
 from __future__ import annotations
@@ -77,15 +75,6 @@ class Tracer(Protocol):
         """
 
 
-def end_span(
-    span: Span | None, outcome: Outcome, request: Timings | None, error: BaseException | None
-) -> None:
-    """End the span of a request, if it has one."""
-    if span is not None:
-        queued = None if request is None or not request.called else request.started - request.entered
-        span.end(outcome, None if request is None else request.id, queued, error)
-
-
 def within(span: Span | None) -> AbstractContextManager[object]:
     """Make a request's span the current one, if it has one: what is logged meanwhile belongs to it."""
     return nullcontext() if span is None else span.active()
@@ -105,33 +94,35 @@ def outcome_of(error: BaseException, *, has_entered: bool) -> Outcome:
     return "busy" if error.status == _UNAVAILABLE and not has_entered else "failed"
 
 
-def record_failure(
-    model: Model, request: Timings | None, span: Span | None, ended: float, error: BaseException
+def log_failure(
+    model: Model,
+    request: Timings | None,
+    span: Span | None,
+    ended: float,
+    error: BaseException,
+    outcome: Outcome,
 ) -> None:
-    """Note that a request failed, was refused or given up. `request` is None if it was refused before its
-    body was there."""
-    outcome = outcome_of(error, has_entered=request is not None and request.entered > 0)
-    model.statistics.record(outcome, request, ended)
-    if isinstance(error, InferenceError) and not isinstance(error, _LOGGED):
-        is_refused = outcome in ("invalid", "busy") or isinstance(error, NotReady)
-        level, what = (logging.DEBUG, "was refused") if is_refused else (logging.ERROR, "failed")
-        if not is_refused or logger.isEnabledFor(level):
-            request_id, seconds = (None, 0.0) if request is None else (request.id, ended - request.since)
-            fields = log_fields(model.name, model.version, request_id, seconds)
-            text = error_text(error) + (
-                "" if error.__cause__ is None else f" ({error_text(error.__cause__)})"
-            )
-            with within(span):
-                log(
-                    "%s: a request %s with %d: %s",
-                    model,
-                    what,
-                    error.status,
-                    escape(text),
-                    level=level,
-                    extra=fields,
-                )
-    end_span(span, outcome, request, error)
+    """Log that a request failed or was refused. `request` is None if it was refused before its body was
+    there."""
+    if not isinstance(error, InferenceError) or isinstance(error, _LOGGED):
+        return
+    is_refused = outcome in ("invalid", "busy") or isinstance(error, NotReady)
+    level, what = (logging.DEBUG, "was refused") if is_refused else (logging.ERROR, "failed")
+    if is_refused and not logger.isEnabledFor(level):
+        return
+    request_id, seconds = (None, 0.0) if request is None else (request.id, ended - request.since)
+    fields = log_fields(model.name, model.version, request_id, seconds)
+    text = error_text(error) + ("" if error.__cause__ is None else f" ({error_text(error.__cause__)})")
+    with within(span):
+        log(
+            "%s: a request %s with %d: %s",
+            model,
+            what,
+            error.status,
+            escape(text),
+            level=level,
+            extra=fields,
+        )
 
 
 def record_unknown(statistics: Statistics, error: InferenceError) -> None:
