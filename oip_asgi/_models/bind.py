@@ -26,6 +26,7 @@ from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceRequest, Tensor
 from .annotations import parse_return
 from .binding import (
+    PLAIN,
     Arguments,
     Binding,
     Parameter,
@@ -118,13 +119,15 @@ def bind(
         of_one_request=next((kind for kind in OF_ONE_REQUEST if kind in of_one_request), None),
     )
     takes_others = has_rest or request_reader is not None or signature.takes_request
+    known = make_inputs(inputs, becomes if takes_others and not specs and not unnamed else None)
     return Binding(
-        inputs=make_inputs(inputs, becomes if takes_others and not specs and not unnamed else None),
+        inputs=known,
         arguments=arguments,
         codecs=codecs,
         returned=parse_return(read.return_annotation, codecs, streams=kind_of(function, "thread") in STREAMS),
         description="" if has_docstring_of_library(function) else find_description(function),
         arrays=frozenset(p.parameter.name for p in signature.plain if not p.is_scalar),
+        is_plain={each.from_ for each in arguments.parameters} <= PLAIN and not (has_rest or known.ranged),
         most_on_loop=LOOP_COLUMNS if becomes in ("series", "column") else LOOP_BYTES,
         is_untyped=signature.untyped is not None,
         knows_columns=signature.fitted != [] or request_codec is not PandasCodec or len(specs) > 0,

@@ -106,7 +106,7 @@ def take_default(_: Accepted, __: str, ___: Read | None, default: Any) -> Any:
     return default
 
 
-_PLAIN: Final = frozenset((take_array, take_context, take_default, take_request))
+PLAIN: Final = frozenset((take_array, take_context, take_default, take_request))
 """What takes no longer if there are more elements."""
 
 
@@ -184,6 +184,9 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     description: str = ""
     arrays: Set[str] = frozenset()
     """The names of its parameters that a request may send as inputs, but not among its own parameters."""
+    is_plain: bool = False
+    """Whether all its arguments are arrays as they came, or the request itself, of which no element is looked
+    at."""
     most_on_loop: int = LOOP_BYTES
     """Bytes of a body up to which the event loop decodes it, whatever it holds."""
     is_untyped: bool = False
@@ -211,14 +214,6 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if arguments.whole is not None:
             return is_alone or self.inputs.others is not None
         return arguments.rest is not None and is_alone and not self.inputs.entries
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether all its arguments are arrays as they came, or the request itself, of which no element is
-        looked at."""
-        arguments = self.arguments
-        takes_plain = arguments.rest is None and {each.from_ for each in arguments.parameters} <= _PLAIN
-        return takes_plain and not self.inputs.ranged
 
     @property
     def may_be_null(self) -> Set[str]:
