@@ -57,7 +57,7 @@ def test_only_the_door_names_private_modules() -> None:
     assert [(str(file.relative_to(ROOT)), name) for file in files for name in _private_names(file)] == []
 
 
-ADD_ONS: Final = ("_command", "client/check", "client/score", "opentelemetry", "prometheus")
+ADD_ONS: Final = ("_command", "client/check", "client/score", "mlserver", "opentelemetry", "prometheus")
 """What stands on the public face: files or folders."""
 
 
@@ -67,11 +67,10 @@ def test_an_add_on_uses_nothing_private_of_others(add_on: str) -> None:
     files = [file for file in _PACKAGE.rglob("*.py") if f"{file.relative_to(_PACKAGE).with_suffix('')}/".startswith(f"{add_on}/")]
     assert files
     nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text()))]
-    used = [
-        node.attr
-        for node in nodes
-        if isinstance(node, ast.Attribute) and not (isinstance(node.value, ast.Name) and node.value.id == "self")
-    ]
+    own = {node.target.id for node in nodes if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
+    own |= {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+    own |= {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+    used = [node.attr for node in nodes if isinstance(node, ast.Attribute) and node.attr not in own]
     imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
     used += [part for node in imports for part in (node.module or "").split(".")]
     used += [alias.name for node in imports for alias in node.names]
@@ -126,20 +125,20 @@ BUDGETS: Final = {
     "_json": 608,
     "_codecs": 2117,
     "_rest": 411,
-    "_models": 2541,
+    "_models": 2539,
     "_serving": 1991,
     "_runtime": 1192,
     "_extensions": 787,
-    "_docs": 395,
+    "_docs": 390,
     "_http": 629,
     "_grpc": 1109,
     "_hosts": 301,
     "client": 2102,
-    "mlserver": 771,
+    "mlserver": 769,
     "_command.py": 220,
     "prometheus.py": 160,
     "opentelemetry.py": 46,
-    "faces": 1331,
+    "faces": 1340,
 }
 """Statements of each room, without docstrings. A number only falls: a feature that wants more takes it from another row, in one commit.
 
