@@ -56,7 +56,7 @@ _NEEDS: Final = {
 """What an option needs, as pip has it, and its modules."""
 
 
-def main(arguments: Sequence[str] | None = None, program: str = "python -m oip_asgi") -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Serve until a signal ends it. A mistake of the user is one line, and the status 1."""
     try:
         import click
@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m oip_a
         lambda **options: click.get_current_context().invoke(uvicorn.main, **_prepare(options)),
         params,
         _HELP,
-    ).main(arguments, program)
+    ).main(arguments, "python -m oip_asgi")
 
 
 def _find_defaults(folder: Path) -> dict[str, Any]:

@@ -396,6 +396,18 @@ class InferenceServer:
         """
         return list_numbers(self._inside.engine)
 
+    def discover(self, find: Callable[[], object]) -> None:
+        """Call a function before a client lists the models, or loads one: it may register what is new, such
+        as in a folder. That is for clients that may load models, with `model_control=True`.
+
+        Args:
+            find: It runs in a worker thread, maybe in several at once.
+
+        Example:
+            >>> server.discover(lambda: register_folder(server, "models"))  # doctest: +SKIP
+        """
+        self._inside.engine.finders.append(find)
+
     async def load(
         self, name: str, version: str | None = None, parameters: LoadParameters | None = None
     ) -> None:

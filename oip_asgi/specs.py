@@ -16,6 +16,7 @@ from ._codecs.column_categories import CATEGORIES
 from ._codecs.column_dtypes import DTYPE, OBJECTS_WITH_NAN, READ_AS, is_nullable
 from ._codecs.column_writing import column_to_tensor, misses_nan, to_own_dtype
 from ._codecs.dataframes import from_polars, is_frame, name_tensors
+from ._models.estimators import declare
 from ._protocol.datatypes import DTYPES, Datatype, datatype_of
 from ._protocol.errors import show
 from ._protocol.specs import TensorSpec
@@ -40,6 +41,13 @@ class MlflowSignature(Protocol):
     def inputs(self) -> Any: ...
     @property
     def outputs(self) -> Any: ...
+
+
+class Estimator(Protocol):
+    """A fitted model of scikit-learn, XGBoost, LightGBM or CatBoost."""
+
+    @property
+    def predict(self) -> Any: ...
 
 
 class Frame(Protocol):
@@ -90,15 +98,15 @@ _MLFLOW: Final[Mapping[str, tuple[Datatype, str | None]]] = {
 @overload
 def specs_of(model: Frame, *, example: bool = False, ranges: bool = False) -> list[TensorSpec]: ...
 @overload
-def specs_of(model: OnnxSession | MlflowSignature) -> Specs: ...
+def specs_of(model: OnnxSession | MlflowSignature | Estimator) -> Specs: ...
 def specs_of(model: Any, *, example: bool = False, ranges: bool = False) -> Specs | list[TensorSpec]:
     """Read what a model takes and returns, to declare it: `inputs, outputs = specs_of(session)`, or
     `inputs=specs_of(frame)`.
 
     Args:
         model: An `onnxruntime.InferenceSession`, the signature of an MLflow model,
-            `mlflow.models.get_model_info(uri).signature`, or a data frame of pandas or polars, such as the
-            one with which the model was fitted.
+            `mlflow.models.get_model_info(uri).signature`, a fitted model of scikit-learn, XGBoost, LightGBM
+            or CatBoost, or a data frame of pandas or polars, such as the one with which the model was fitted.
 
             - ONNX: a dimension without a number, such as "batch", is -1. A tensor whose rank the file does
               not say has the shape `[]`, as ONNX Runtime reports it: declare it yourself.
@@ -106,6 +114,8 @@ def specs_of(model: Any, *, example: bool = False, ranges: bool = False) -> Spec
               arrays, objects, maps or any type has the content type `pd_json`. What has no name is called
               `input_0` or `output_0`, and so on. Optional columns become inputs that must be sent, as all
               declared inputs are. The signature's `params` are left out.
+            - A fitted model: what it says of itself, as when its `predict` is registered: the columns of the
+              frame of its training, each of any datatype, or one array with their number.
             - A frame: a column is a tensor of shape `[-1]`, with the datatype and the content type that the
               content type `pd` gives it. Strings, dates, `Int64` and `boolean` may miss values in requests
               too. If the gaps of a column of objects are NaN, as after `read_csv`, those of requests are too.
@@ -122,8 +132,8 @@ def specs_of(model: Any, *, example: bool = False, ranges: bool = False) -> Spec
     Raises:
         TypeError: The argument is something else, such as the None of an MLflow model without a signature; or
             a column cannot become a tensor. The text says what to write.
-        ValueError: A type has no datatype of the protocol, such as ONNX's sequences of maps; the text names
-            the tensor.
+        ValueError: A type has no datatype of the protocol, such as ONNX's sequences of maps, where the text
+            names the tensor; or a fitted model does not say enough of its columns.
 
     Example:
         >>> import pandas as pd
@@ -137,6 +147,9 @@ def specs_of(model: Any, *, example: bool = False, ranges: bool = False) -> Spec
             [_describe_node("input", node) for node in model.get_inputs()],
             [_describe_node("output", node) for node in model.get_outputs()],
         )
+    known = declare(model.predict, has_frames=True) if hasattr(model, "predict") else None
+    if known is not None:
+        return Specs(list(known.inputs), list(known.outputs))
     if is_frame(model):
         columns = zip(name_tensors(model), (column for _, column in model.items()), strict=True)
         return [
@@ -150,8 +163,8 @@ def specs_of(model: Any, *, example: bool = False, ranges: bool = False) -> Spec
     if hasattr(model, "inputs") and hasattr(model, "outputs"):
         return Specs(_describe_schema("input", model.inputs), _describe_schema("output", model.outputs))
     raise TypeError(
-        f"specs_of({show(model)}): expected an onnxruntime.InferenceSession, a data frame, or the signature "
-        "of an MLflow model, which is "
+        f"specs_of({show(model)}): expected an onnxruntime.InferenceSession, a fitted model, a data frame, "
+        "or the signature of an MLflow model, which is "
         "None if the model was logged without one: log it with signature=mlflow.models.infer_signature(X, "
         "y). For an array, write a "
         'TensorSpec, such as TensorSpec("x", "FP64", [-1, 4])'

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 from oip_asgi import InferenceServer, OIPApp, TensorSpec
 from oip_asgi.codecs import PandasCodec
@@ -206,6 +207,19 @@ def test_each_type_of_column_reaches_a_real_pyfunc_and_comes_back(tmp_path: Path
     request = PandasCodec.encode_request(frame)
     response = server.infer_sync("same", {tensor.name: tensor for tensor in request.inputs})
     pd.testing.assert_frame_equal(PandasCodec.decode_response(response), frame, check_dtype=False)
+
+
+def test_a_fitted_model_says_what_its_method_would_declare() -> None:
+    frame, kinds = pd.DataFrame({"age": [1.0, 5], "fee": [9.0, 1]}), [0, 1]
+    specs = {"columns": [("age", (-1,)), ("fee", (-1,))], "array": [("X", (-1, 2))]}
+    for name, rows in {"columns": frame, "array": frame.to_numpy()}.items():
+        model, server = LogisticRegression().fit(rows, kinds), InferenceServer()
+        server.register("m", model.predict)
+        inputs, outputs = specs_of(model)
+        assert [(spec.name, spec.shape) for spec in inputs] == specs[name]
+        assert (inputs, outputs) == ([*server.models()[0].inputs], [])
+    with pytest.raises(TypeError, match=r"onnxruntime\.InferenceSession, a fitted model,"):
+        specs_of(SimpleNamespace(predict=len))
 
 
 def test_a_pandas_frame() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import inspect
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache, partial
 from importlib.util import find_spec
 from operator import attrgetter
@@ -238,7 +238,7 @@ class Codecs:
             )
         codecs[codec.content_type] = codec
 
-    def with_names(self, names: Sequence[str]) -> Codecs:
+    def with_names(self, names: Collection[str]) -> Codecs:
         """These and others, of which only the names matter: the model itself reads and writes them."""
         more = copy.copy(self)
         more.inputs = {

@@ -14,7 +14,6 @@ import msgspec
 
 from .._codecs.rows import Rows
 from .._extensions import config, model_statistics, repository
-from .._models.handler import Foreign
 from .._models.inputs import Input
 from .._models.model import Model
 from .._models.registry import path_of
@@ -292,9 +291,7 @@ class Operations:
         """The body of a request to a model, with an example unless that is large."""
         required, optional = _list_inputs(at.model)
         is_guess = at.model.binding.inputs.others is not None and not required and not optional
-        foreign = _find_foreign(at.model)
-        likely = foreign.likely if foreign is not None else ()
-        specs = [*likely] or [TensorSpec("x", "FP32", [-1])] if is_guess else required
+        specs = [TensorSpec("x", "FP32", [-1])] if is_guess else required
         content: dict[str, Any] = {"schema": self._refer_to(f"{schema}_{at.of_model}")}
         if json_schemas.count_elements(specs) <= json_schemas.MAX_ELEMENTS and _knows_values(specs):
             content["example"] = example(specs)
@@ -436,11 +433,6 @@ class Operations:
         return {f"{name}_{at.of_model}": either, columns: whole, each: row}
 
 
-def _find_foreign(model: Model) -> Foreign | None:
-    handler = model.lifecycle.handler
-    return None if handler is None else handler.foreign
-
-
 def _list_inputs(model: Model) -> tuple[list[TensorSpec], list[TensorSpec]]:
     """The inputs that a request must have, and those that it may have, each with the content type that its
     values are read with."""
@@ -481,10 +473,11 @@ def _describe(model: Model, specs: Sequence[TensorSpec], optional: Sequence[Tens
     missing: dict[str, Sequence[TensorSpec]] = {}
     declared = {spec.name for spec in model.inputs}
     guessed = any(spec.name not in declared for spec in specs)
-    is_foreign = _find_foreign(model) is not None
-    if guessed and not is_foreign:
+    handler = model.lifecycle.handler
+    is_checked = handler is None or handler.is_checked
+    if guessed and is_checked:
         missing["inputs"] = [*specs, *optional]  # one that is left out could not be sent any more
-    if not model.outputs and not is_foreign:
+    if not model.outputs and is_checked:
         missing["outputs"] = [TensorSpec("y", "FP32", [-1])]
     sentences = []
     if missing:

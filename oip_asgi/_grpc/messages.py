@@ -181,14 +181,14 @@ class GRPCFormat:
             if (
                 contents is not None
                 and item.HasField("contents")
-                and not (handler.foreign and not item.contents.ListFields())
+                and (handler.is_checked or item.contents.ListFields())
             ):
                 raise _make_two_contents_error(item, self.model_name)
             try:
                 tensors.append(decode_tensor(item, len(tensors), contents, read_region))
             except InvalidRequest:
                 texts = item.contents.bytes_contents
-                if not handler.foreign or contents is not None or not texts:
+                if handler.is_checked or contents is not None or not texts:
                     raise
                 item.shape[:] = [len(texts)]  # MLServer compares no shape with the contents
                 tensors.append(decode_tensor(item, len(tensors), None, read_region))

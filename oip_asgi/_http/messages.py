@@ -254,7 +254,7 @@ class RestFormat(msgspec.Struct, eq=False):
         header_length = read_length(fields, HEADER_LENGTH_FIELD) if HEADER_LENGTH_FIELD in fields else None
         if header_length == 0:
             return _decode_raw(body, handler)
-        return rest.decode_request(body, header_length, read_region, is_lax=handler.foreign is not None)
+        return rest.decode_request(body, header_length, read_region, is_lax=not handler.is_checked)
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> Response:
         text, binary = rest.encode_response(response, request)

@@ -45,6 +45,13 @@ class Loaded(msgspec.Struct, frozen=True, eq=False):
             functions that take an `InferenceRequest`; others have defaults.
         ready (Callable[[], Any] | None, default None): As `ready=` of `register`.
         unload (Callable[[], Any] | None, default None): As `unload=` of `register`.
+        once (Callable | None, default None): Answers a request that wants one response, if `function`
+            streams. Without it, such a request is refused.
+        content_types (Collection[str] | None, default None): Given for a function that reads an
+            `InferenceRequest` itself, as one that was written for another server: requests may name these
+            content types beside the server's. Then `inputs` and `outputs` are only shown: no request is
+            checked against them, and texts may have a shape that does not count them. What `register`
+            declares does not count.
 
     Example:
         >>> def load() -> Loaded:
@@ -59,24 +66,8 @@ class Loaded(msgspec.Struct, frozen=True, eq=False):
     optional: Collection[str] = ()
     ready: Callable[[], Any] | None = None
     unload: Callable[..., Any] | None = None
-
-
-class Foreign(Loaded, frozen=True, kw_only=True, eq=False):
-    """The same for a function that was written for another server. It takes an `InferenceRequest`, and
-    decodes that itself.
-
-    `inputs` and `outputs` are what metadata shows: requests are not checked against them, and what `register`
-    declares does not count.
-
-    Args:
-        content_types: Those that its requests may name beside the server's.
-        once: Answers a request that wants one response, if `function` streams.
-        likely: Inputs for an example, if `inputs` is empty: requests may have others.
-    """
-
-    content_types: Sequence[str] = ()
     once: Callable[..., Any] | None = None
-    likely: Sequence[TensorSpec] = ()
+    content_types: Collection[str] | None = None
 
 
 class Watch(msgspec.Struct, eq=False):
@@ -110,7 +101,8 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     content_type: str | None
     """The declared content type of each tensor that `content_types` does not name."""
     content_types: Mapping[str, str]
-    foreign: Foreign | None
+    is_checked: bool
+    """Whether requests are checked against the inputs."""
     once: Handler | None
     """Answers a request that wants one response, if this streams and there is such a function."""
     uses: Uses
@@ -131,17 +123,17 @@ def make_handler(
     """Bind the function that was registered, or that `load=` returned. Raises TypeError or ValueError if it
     cannot be a model."""
     loaded = source if isinstance(source, Loaded) else Loaded(function=source)
-    function, foreign, uses = loaded.function, loaded if isinstance(loaded, Foreign) else None, uses or Uses()
+    function, is_checked, uses = loaded.function, loaded.content_types is None, uses or Uses()
     options = _merge_options(options, loaded)
     options.check_function(function)
     has_own, options = (
         bool(options.inputs),
-        options if foreign else _complete_options(options, function, codecs, is_loaded=is_loaded),
+        _complete_options(options, function, codecs, is_loaded=is_loaded) if is_checked else options,
     )
     declared, content_type, kind = tuple(options.inputs), options.content_type, kind_of(function, options.run)
     streams = kind in STREAMS
-    if foreign is not None:
-        codecs = codecs.with_names(foreign.content_types)
+    if loaded.content_types is not None:
+        codecs = codecs.with_names(loaded.content_types)
     if content_type is not None:
         codecs.check_declared(content_type, str(options), of_request=True)
     _check_content_types((*declared, *options.outputs), options, codecs)
@@ -152,13 +144,11 @@ def make_handler(
     if streams:
         _check_member_names(binding, outputs, options)
     if options.max_batch_size is not None:
-        _check_batching(binding, outputs, options, streams=streams, is_foreign=foreign is not None)
+        _check_batching(binding, outputs, options, streams=streams, is_checked=is_checked)
     answers_once = (
-        None
-        if foreign is None or foreign.once is None
-        else msgspec.structs.replace(foreign, function=foreign.once, once=None)
+        None if loaded.once is None else msgspec.structs.replace(loaded, function=loaded.once, once=None)
     )
-    shown = (inputs, outputs) if foreign is None else (foreign.inputs, foreign.outputs)
+    shown = (inputs, outputs) if is_checked else (loaded.inputs, loaded.outputs)
     return Handler(
         options=options,
         function=function,
@@ -174,7 +164,7 @@ def make_handler(
         codecs=codecs,
         content_type=None if content_type in codecs.request_only else content_type,
         content_types={spec.name: spec.content_type for spec in inputs if spec.content_type is not None},
-        foreign=foreign,
+        is_checked=is_checked,
         once=None if answers_once is None else make_handler(answers_once, options, codecs, uses=uses),
         uses=uses,
         watch=Watch(is_measured=kind in ("async", "async stream")),
@@ -269,7 +259,7 @@ def _check_content_types(specs: Sequence[TensorSpec], options: ModelOptions, cod
 
 
 def _check_batching(
-    binding: Binding, outputs: Sequence[TensorSpec], options: ModelOptions, *, streams: bool, is_foreign: bool
+    binding: Binding, outputs: Sequence[TensorSpec], options: ModelOptions, *, streams: bool, is_checked: bool
 ) -> None:
     """Check that the function can be called with the rows of several requests."""
     here = f"{options}: max_batch_size= calls the function with the rows of several requests"
@@ -278,7 +268,7 @@ def _check_batching(
         raise TypeError(
             f"{here}, but a generator answers one request: leave max_batch_size= out, or return arrays"
         )
-    if one_request is not None and not is_foreign:
+    if one_request is not None and is_checked:
         raise TypeError(
             f"{here}, but it takes an {one_request.__name__}, which belongs to one request: leave that "
             "parameter out, or max_batch_size="
@@ -345,12 +335,12 @@ def _complete_options(
 
 def _merge_options(options: ModelOptions, loaded: Loaded) -> ModelOptions:
     """The options of a model, with what was known only when it was loaded."""
-    is_foreign = isinstance(loaded, Foreign)
+    is_checked = loaded.content_types is None
     return msgspec.structs.replace(
         options,
-        inputs=() if is_foreign else options.inputs or loaded.inputs,
-        outputs=() if is_foreign else options.outputs or loaded.outputs,
-        content_type=None if is_foreign else options.content_type,
+        inputs=(options.inputs or loaded.inputs) if is_checked else (),
+        outputs=(options.outputs or loaded.outputs) if is_checked else (),
+        content_type=options.content_type if is_checked else None,
         ready=options.ready or loaded.ready,
         unload=options.unload or loaded.unload,
     )

@@ -205,7 +205,7 @@ def _suggest_declaration(error: BaseException, call: Call[Any]) -> str:
     if (
         isinstance(error, ModelFault)
         or not isinstance(error, _OF_ANOTHER_TYPE)
-        or call.handler.foreign is not None
+        or not call.handler.is_checked
         or binding.arguments.rows
     ):
         return ""

@@ -173,7 +173,7 @@ def _list_examples(handler: Handler, make_examples: MakeExamples) -> Mapping[str
         )
     required = handler.binding.inputs.required
     examples = make_examples(
-        [spec for spec in handler.shown[0] if spec.name in required or handler.foreign is not None]
+        [spec for spec in handler.shown[0] if spec.name in required or not handler.is_checked]
     )
     return {
         each["name"]: make_tensor(

@@ -11,32 +11,39 @@ answer to a bad request is wrong if it is not 4xx with `{"error": text}`. The mo
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, suppress
 from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
+from urllib.parse import quote, urlsplit
 
 import numpy as np
 
-from .._io import finish
-from .._models.registry import path_of
-from .._protocol.datatypes import DTYPES, Buffer, dtype_of
-from .._protocol.errors import ErrorResponse, InferenceError, InvalidRequest, InvalidResponse, list_names
-from .._protocol.schemas import RequestOutput
-from .._protocol.tensors import InferenceRequest, Tensor
-from .._rest.body import HEADER_LENGTH
-from .._rest.client import LENGTH_NAME, read_document, read_response
-from . import _questions as questions
-from ._arguments import describe, make_parser
-from ._http import HTTPLink
-from ._questions import MAX_BODY_BYTES, HTTPAnswer, HTTPRequest
-from ._senders import ConnectionFailed
+from .. import (
+    ErrorResponse,
+    InferenceRequest,
+    InferenceResponse,
+    InvalidResponse,
+    RequestOutput,
+    Tensor,
+    TensorSpec,
+)
+from . import Client
 
+ENDED: Final = "cannot be checked"
+ARGUMENTS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "--model": {"help": "the model that is called, many times; without it, the only one"},
+    "--request": {"type": Path, "help": "a file with a good request, as JSON with flat data"},
+    "--strain": {"action": "store_true", "help": "also what has ended the processes of other servers"},
+}
+_LENGTH: Final = "inference-header-content-length"
+_SECONDS: Final = 30
 _KINDS: Final = {"text": str, "list": list}
 _LITERAL: Final = "\ue000literal"
 """Stands in the JSON for text that `json` would not write."""
@@ -55,8 +62,25 @@ class Row(NamedTuple):
     change: dict[str, Any]
 
 
+Sent: TypeAlias = tuple[str, str, Mapping[str, str], bytes]
+"""The method, path, headers and body of a request."""
+
+
+class Answer(NamedTuple):
+    """What the server says."""
+
+    status: int
+    headers: Mapping[str, str]  # by names in lower case
+    body: bytes
+
+
 class NotTried(Exception):
     """A row does not fit the model; its text says why."""
+
+
+def _need(fits: object, otherwise: str) -> None:
+    if not fits:
+        raise NotTried(otherwise)
 
 
 class Good:
@@ -70,56 +94,44 @@ class Good:
         }
         self.outputs = [str(output["name"]) for output in metadata.get("outputs") or ()]
 
-    def change(self, row: Row, *, has_binary: bool) -> HTTPRequest:
+    def change(self, row: Row, *, has_binary: bool) -> Sent:
         change = row.change
         if "get" in change:
-            return HTTPRequest("GET", change["get"].replace("{model}", self.path), [], [])
+            return "GET", change["get"].replace("{model}", self.path), {}, b""
         path = change.get("to", "{model}/infer").replace("{model}", self.path)
         document: dict[str, Any] = json.loads(json.dumps(self.request))
         self._set(document, change)
-        headers = list(change.get("headers", {}).items())
         if "binary" in change:
-            if not has_binary:
-                raise NotTried("the server's extensions have no binary_tensor_data")
-            headers, body = _write_binary(document, change["binary"])
-            return HTTPRequest("POST", path, headers, body)
+            _need(has_binary, "the server's extensions have no binary_tensor_data")
+            return "POST", path, *_write_binary(document, change["binary"])
         literal = change.get("literal", "[" * change.get("deep", 0) + "]" * change.get("deep", 0))
         text = change.get(
             "body", json.dumps(document).replace(json.dumps(_LITERAL), literal) + change.get("append", "")
         )
         body = text.encode(errors="surrogateescape")
-        return HTTPRequest(
-            "POST",
-            path,
-            [("Content-Type", "application/json"), *headers],
-            [body[: len(body) - change.get("cut", 0)]],
-        )
+        headers = {"Content-Type": "application/json", **change.get("headers", {})}
+        return "POST", path, headers, body[: len(body) - change.get("cut", 0)]
 
     def _set(self, document: dict[str, Any], change: dict[str, Any]) -> None:
         """Make the changes that a row of `checks.json` names, in their order here. Raises NotTried where one
         does not fit the model."""
-        types = [(each, each["datatype"]) for each in document["inputs"]]
-        first = next(
-            (
-                each
-                for each, of in types
-                if change.get("if", of) in (of, *_WORDS_OF_KINDS.get(dtype_of(of).kind, ()))
-            ),
-            None,
-        )
-        if first is None:
-            raise NotTried(f"no {change['if']} input" if "if" in change else "no input")
+        fitting = [
+            each
+            for each in document["inputs"]
+            if change.get("if", each["datatype"])
+            in (each["datatype"], *_WORDS_OF_KINDS.get(_find_dtype(each["datatype"]).kind, ()))
+        ]
+        _need(fitting, f"no {change['if']} input" if "if" in change else "no input")
+        first = fitting[0]
         self._set_input(first, change)
         if "twice" in change:
             document["inputs"].append(first)
         if "ask" in change:
-            if not self.outputs:
-                raise NotTried("the metadata names no output")
+            _need(self.outputs, "the metadata names no output")
             document["outputs"] = [{"name": self.outputs[-1]}]
         for path, value in change.get("set", {}).items():
             holder, last = _find(document, path)
-            if isinstance(holder, list) and last >= len(holder):
-                raise NotTried("the first input has no dimension")
+            _need(not isinstance(holder, list) or last < len(holder), "the first input has no dimension")
             holder[last] = value
         if "drop" in change:
             holder, last = _find(document, change["drop"])
@@ -127,39 +139,36 @@ class Good:
 
     def _set_input(self, first: dict[str, Any], change: dict[str, Any]) -> None:
         """The changes of the first input of the right kind."""
-        data, shape = first["data"], first["shape"]
-        if any(name in change for name in ("first", "literal", "beyond")) and not data:
-            raise NotTried("the first input is empty")
-        if "ragged" in change:
-            if len(data) < 3:
-                raise NotTried("the first input has fewer than three elements")
-            first["data"] = [data[:1], data[1:]]
-        if "nested" in change:
-            first["data"] = np.array(data, object).reshape(shape).tolist()
-        if "fixed" in change:
-            axis = next(
-                (axis for axis, size in enumerate(self.declared.get(first["name"], ())) if size > 0), None
-            )
-            if axis is None:
-                raise NotTried("the first input has no fixed dimension")
-            array = np.array(data, object).reshape(shape)
-            array = np.concatenate([array, array.take([0], axis)], axis)
-            first["shape"], first["data"] = list(array.shape), array.ravel().tolist()
-        if "lower" in change:
-            first["datatype"] = first["datatype"].lower()
-        if "other" in change:
-            first["datatype"] = "INT16" if first["datatype"] != "INT16" else "INT32"
-        if "elements" in change:
-            first["data"] = data[:-1] if change["elements"] < 0 else [*data, *(data[-1:] or [1])]
-        if "deep" in change:
-            first["data"] = _LITERAL
-        if "literal" in change:
-            data[0] = _LITERAL
-        if "first" in change:
-            data[0] = change["first"]
-        if "beyond" in change:
-            limits = np.iinfo(dtype_of(first["datatype"]))
-            data[0] = int(limits.max) + 1 if change["beyond"] > 0 else int(limits.min) - 1
+        data, shape, datatype = first["data"], first["shape"], first["datatype"]
+        _need(data or not change.keys() & {"first", "literal", "beyond"}, "the first input is empty")
+        _need(len(data) >= 3 or "ragged" not in change, "the first input has fewer than three elements")
+        changes: Mapping[str, Callable[[Any], dict[str, Any]]] = {
+            "ragged": lambda _: {"data": [data[:1], data[1:]]},
+            "nested": lambda _: {"data": np.array(data, object).reshape(shape).tolist()},
+            "fixed": lambda _: self._add_to_fixed(first),
+            "lower": lambda _: {"datatype": datatype.lower()},
+            "other": lambda _: {"datatype": "INT16" if datatype != "INT16" else "INT32"},
+            "elements": lambda more: {"data": data[:-1] if more < 0 else [*data, *(data[-1:] or [1])]},
+            "deep": lambda _: {"data": _LITERAL},
+            "literal": lambda _: {"data": [_LITERAL, *data[1:]]},
+            "first": lambda value: {"data": [value, *data[1:]]},
+            "beyond": lambda side: {"data": [_find_beyond(datatype, side), *data[1:]]},
+        }
+        for name in changes.keys() & change.keys():
+            first.update(changes[name](change[name]))
+
+    def _add_to_fixed(self, first: dict[str, Any]) -> dict[str, Any]:
+        """One element more along the first fixed dimension."""
+        fixed = [axis for axis, size in enumerate(self.declared.get(first["name"], ())) if size > 0]
+        _need(fixed, "the first input has no fixed dimension")
+        array = np.array(first["data"], object).reshape(first["shape"])
+        array = np.concatenate([array, array.take([0], fixed[0])], fixed[0])
+        return {"shape": list(array.shape), "data": array.ravel().tolist()}
+
+
+def _find_beyond(datatype: str, side: int) -> int:
+    limits = np.iinfo(_find_dtype(datatype))
+    return int(limits.max) + 1 if side > 0 else int(limits.min) - 1
 
 
 def _find(document: Any, path: str) -> tuple[Any, Any]:
@@ -170,22 +179,22 @@ def _find(document: Any, path: str) -> tuple[Any, Any]:
     return document, last
 
 
-def _write_binary(
-    document: dict[str, Any], change: dict[str, Any]
-) -> tuple[list[tuple[str, str]], list[Buffer]]:
+def _find_dtype(datatype: str) -> np.dtype[Any]:
+    """That of numpy. Raises ValueError if there is no such datatype."""
+    return TensorSpec("x", datatype, []).dtype  # type: ignore[arg-type]
+
+
+def _write_binary(document: dict[str, Any], change: dict[str, Any]) -> tuple[dict[str, str], bytes]:
     """A binary request, and what is wrong with it: its header, its bytes, or the size of its last input."""
-    tensors: list[Tensor] = []
-    for item in document["inputs"]:
-        data = [each.encode() for each in item["data"]] if item["datatype"] == "BYTES" else item["data"]
-        tensors.append(
-            Tensor(item["name"], np.array(data, dtype_of(item["datatype"])).reshape(item["shape"]))
-        )
+    tensors = [
+        Tensor(each["name"], np.array(each["data"], _find_dtype(each["datatype"])).reshape(each["shape"]))
+        for each in document["inputs"]
+    ]
     outputs = [RequestOutput(output["name"]) for output in document.get("outputs", ())]
-    request = InferenceRequest(
-        tensors, parameters={"binary_data_output": change.get("outputs", True)}, outputs=outputs
-    )
-    written = questions.write_inference(questions.Inference("", None, request))
-    sent, parts = json.loads(bytes(written.body[0])), b"".join(written.body[1:])
+    parameters = {"binary_data_output": change.get("outputs", True)}
+    headers, body = InferenceRequest(tensors, parameters=parameters, outputs=outputs).to_http(binary=True)
+    length = int(headers.pop(_LENGTH.title()))
+    sent, parts = json.loads(body[:length]), body[length:]
     last = sent["inputs"][-1]
     size = change.get("size", 0)
     last["parameters"]["binary_data_size"] = (
@@ -196,29 +205,32 @@ def _write_binary(
     text = json.dumps(sent).encode()
     extra = change.get("bytes", 0)
     header = change.get("header", str(len(text)))
-    headers = [
-        ("Content-Type", "application/octet-stream"),
-        *([] if header is None else [(HEADER_LENGTH, header)]),
-    ]
-    return headers, [text, parts + b"\0" * extra if extra >= 0 else parts[:extra]]
+    headers |= {} if header is None else {_LENGTH: header}
+    return headers, text + (parts + b"\0" * extra if extra >= 0 else parts[:extra])
 
 
-def judge(row: Row, answer: HTTPAnswer, good: Good) -> Iterator[str]:
+def judge(row: Row, answer: Answer, good: Good) -> Iterator[str]:
+    document: Any = None
+    with suppress(ValueError):
+        document = json.loads(answer.body)
+    members = document if isinstance(document, dict) else {}
     if row.expected in ("refused", "4xx"):
-        document = _read_error(answer)
+        text = members.get("error")
         if not 400 <= answer.status <= 499:
-            yield f"answered {answer.status}{'' if document is None else f' {document!r:.100}'}, expected 4xx"
-        elif document is None and row.expected == "refused":
-            yield f'{answer.status}, but the body is not {{"error": text}}: {bytes(answer.body[:80])!r}'
+            yield f"answered {answer.status}{'' if text is None else f' {text!r:.100}'}, expected 4xx"
+        elif not isinstance(text, str) and row.expected == "refused":
+            yield f'{answer.status}, but the body is not {{"error": text}}: {answer.body[:80]!r}'
+        return
+    if row.expected == "ok":
+        if answer.status >= 300 or (answer.body and document is None):
+            told = answer.headers.get("location") or answer.body[:80]
+            yield f"answered {answer.status} {told!r}, expected JSON"
+        for name, kind in row.change.get("has", {}).items():
+            if not isinstance(members.get(name), _KINDS[kind]):
+                yield f"{name} is not a {kind}"
         return
     try:
-        if row.expected == "ok":
-            document = read_document(answer.headers, answer.body, answer.status)
-            for name, kind in row.change.get("has", {}).items():
-                if not isinstance(document, dict) or not isinstance(document.get(name), _KINDS[kind]):
-                    yield f"{name} is not a {kind}"
-            return
-        response = read_response(answer.headers, answer.body, answer.status)
+        response = InferenceResponse.from_http(answer.headers, answer.body, answer.status)
     except InvalidResponse as error:
         yield str(error)
         return
@@ -232,18 +244,8 @@ def judge(row: Row, answer: HTTPAnswer, good: Good) -> Iterator[str]:
     if expected and sorted(names) != sorted(expected):
         yield f"the outputs are {names}, expected {expected}"
     wants_binary = row.change.get("binary", {"outputs": False}).get("outputs", True)
-    if wants_binary is not (LENGTH_NAME in answer.headers):
+    if wants_binary is not (_LENGTH in answer.headers):
         yield "the outputs are not binary" if wants_binary else "the outputs are binary"
-
-
-def _read_error(answer: HTTPAnswer) -> str | None:
-    try:
-        document = json.loads(bytes(answer.body))
-    except ValueError:
-        return None
-    return (
-        document["error"] if isinstance(document, dict) and isinstance(document.get("error"), str) else None
-    )
 
 
 _OF_CONTENT_TYPE: Final = {"datetime": "2026-01-31", "base64": "YQ==", "pd_json": "null"}
@@ -256,8 +258,9 @@ def make_good(metadata: dict[str, Any]) -> dict[str, Any]:
         shape = [1 if size < 0 else size for size in item["shape"]]
         value: Any = {"BOOL": True, "BYTES": "a"}.get(item["datatype"], 1)
         value = _OF_CONTENT_TYPE.get(str((item.get("parameters") or {}).get("content_type")), value)
-        if item["datatype"] not in DTYPES or math.prod(shape) > 1_000_000:
-            raise InvalidRequest(
+        _find_dtype(item["datatype"])
+        if math.prod(shape) > 1_000_000:
+            raise ValueError(
                 f"the input {item['name']!r} of {item['datatype']} {item['shape']} cannot be made: give "
                 "--request FILE"
             )
@@ -270,73 +273,79 @@ def make_good(metadata: dict[str, Any]) -> dict[str, Any]:
             }
         )
     if not inputs:
-        raise InvalidRequest(
+        raise ValueError(
             "the metadata names no input: give --request FILE, with a request as JSON with flat data"
         )
     return {"inputs": inputs}
 
 
-def find_only(link: HTTPLink) -> str:
+def find_only(client: Client) -> str:
     """The name of the only model. Servers of other kinds have the repository's index, or `GET models`, or
     none of both."""
     names: list[str] = []
-    for question in (questions.MODELS, questions.INDEX):
+    for find in (client.models, lambda: [str(each["name"]) for each in client.index()]):
         try:
-            answer: list[Any] = finish(link.ask(question, None))
-            names = list(
-                dict.fromkeys(str(each["name"] if isinstance(each, dict) else each) for each in answer)
-            )
+            names = list(dict.fromkeys(find()))
             break
         except InvalidResponse as error:
             # --model would not help
             if isinstance(error, ErrorResponse) and error.response_status in (401, 403):
                 raise
     if len(names) != 1:
-        raise InvalidRequest(
-            f"the server has {list_names(names) if names else 'no list of its models'}: name one with --model"
-        )
+        first = ", ".join(map(repr, names[:10])) or "no list of its models"
+        raise ValueError(f"the server has {first}{', ...' * (len(names) > 10)}: name one with --model")
     return names[0]
 
 
-def check(
-    link: HTTPLink,
-    model: str,
-    version: str | None,
-    request: dict[str, Any] | None,
-    *,
-    strain: bool,
-    write: Callable[[str], object],
-) -> int:
-    """Send all rows, and write what is wrong by section. Returns what the command ends with."""
-    metadata = finish(link.ask(questions.ask_of(model, version, questions.MODEL_METADATA), None))
-    server: dict[str, Any] = {}
-    with suppress(InvalidResponse):  # a row tells of it
-        server = finish(link.ask(questions.METADATA, None))
-    good = Good(path_of(model, version), request or make_good(metadata), metadata)
+def exchange(url: str, headers: Mapping[str, str], sent: Sent) -> Answer:
+    """Send a request as it is, over a connection of its own. Raises OSError or HTTPException if there is no
+    answer."""
+    parts = urlsplit(url)
+    connect = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+    with closing(connect(parts.netloc, timeout=_SECONDS)) as connection:
+        method, path, own, body = sent
+        connection.request(method, parts.path.rstrip("/") + path, body or None, {**headers, **own})
+        answer = connection.getresponse()
+        received = {name.lower(): value for name, value in answer.headers.items()}
+        return Answer(answer.status, received, answer.read())
+
+
+def run(options: argparse.Namespace) -> int:
+    headers = dict(options.header)
+    if urlsplit(options.url).scheme not in ("http", "https"):
+        raise ValueError(f"{options.url}: expected an address of http or https")
+    request = None if options.request is None else json.loads(options.request.read_bytes())
+    with Client(options.url, headers=headers, timeout=_SECONDS) as client:
+        model = options.model or find_only(client)
+        metadata, server = client.model_metadata(model, options.version), dict[str, Any]()
+        with suppress(InvalidResponse):  # a row tells of it
+            server = client.metadata()
+    version = "" if options.version is None else f"/versions/{quote(options.version, safe='')}"
+    good = Good(f"/models/{quote(model, safe='')}{version}", request or make_good(metadata), metadata)
     rows = [Row(*each) for each in json.loads(files(__package__).joinpath("checks.json").read_text())]
+    write = partial(print, flush=True)
     wrong, tried, section = 0, 0, ""
     not_tried: dict[str, list[str]] = {}
     for row in rows:
         try:
-            if row.change.get("strain") and not strain:
-                raise NotTried("it has ended processes of other servers: give --strain")
+            is_tried = options.strain or not row.change.get("strain")
+            _need(is_tried, "it has ended processes of other servers: give --strain")
             sent = good.change(row, has_binary="binary_tensor_data" in server.get("extensions", ()))
         except NotTried as reason:
             not_tried.setdefault(str(reason), []).append(row.name)
             continue
         tried += 1
         try:
-            answer = finish(link.exchange(sent, None, MAX_BODY_BYTES))
+            answer = exchange(options.url, headers, sent)
             faults = list(judge(row, answer, good))
             if row.name == "a good request" and answer.status >= 300:
-                raise InvalidRequest(
+                raise ValueError(
                     f"a good request is refused, so the others cannot be sent: {faults[0]}: name a model "
-                    "that answers infer, or write a "
-                    "request that it takes to a file, and give --request FILE; this one was "
-                    f"{json.dumps(good.request):.300}"
+                    "that answers infer, or write a request that it takes to a file, and give --request "
+                    f"FILE; this one was {json.dumps(good.request):.300}"
                 )
-        except ConnectionFailed as error:
-            faults = [f"no answer: {error}"]
+        except (OSError, HTTPException) as error:
+            faults = [f"no answer: {options.url}: {error}"]
         wrong += bool(faults)
         for text in faults:
             if section != row.section:
@@ -349,34 +358,3 @@ def check(
         f"{server.get('name')} {server.get('version')}, model {model}: {wrong} of {tried} answers are wrong"
     )
     return int(wrong > 0)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    parser = make_parser("python -m oip_asgi.client check", __doc__)
-    parser.add_argument("--model", help="the model that is called, many times; without it, the only one")
-    parser.add_argument("--request", type=Path, help="a file with a good request, as JSON with flat data")
-    parser.add_argument(
-        "--strain", action="store_true", help="also what has ended the processes of other servers"
-    )
-    options = parser.parse_args(arguments)
-    headers = dict(options.header)
-    link = HTTPLink(options.url, headers, 30, None, blocks=True)
-    try:
-        request = None if options.request is None else json.loads(options.request.read_bytes())
-        return check(
-            link,
-            options.model or find_only(link),
-            options.version,
-            request,
-            strain=options.strain,
-            write=partial(print, flush=True),
-        )
-    except (InferenceError, OSError, ValueError) as error:
-        print(f"cannot be checked: {describe(error)}", file=sys.stderr)  # noqa: T201
-        return 2
-    finally:
-        finish(link.close())
-
-
-if __name__ == "__main__":
-    sys.exit(main())

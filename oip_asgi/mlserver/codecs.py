@@ -11,13 +11,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from functools import wraps
+from types import NoneType, UnionType
 from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 
 from .. import codecs as ours
-from .._codecs.base import normalize
-from .._models.annotations import parse_annotation
 from .errors import CodecError
 from .types import InferenceRequest, InferenceResponse, RequestInput, ResponseOutput
 
@@ -134,9 +133,21 @@ def register_request_codec(codec: Any) -> Any:
     return codec
 
 
+def _normalize(annotation: Any) -> Any:
+    """An annotation as codecs have it: without `None`, and `np.ndarray` for each array."""
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    alias = getattr(origin or annotation, "__value__", None)
+    if alias is not None:  # a `type` statement, as NDArray is one since numpy 2.5
+        return _normalize(alias[args] if origin else alias)
+    if origin in (typing.Union, UnionType):
+        members = [each for each in args if each is not NoneType]
+        return _normalize(members[0]) if len(members) == 1 else annotation
+    return np.ndarray if origin is np.ndarray else list[args] if origin is list else annotation  # type: ignore[valid-type]
+
+
 def _find_codec(annotation: Any) -> Any:
     """The codec of tensors, or of requests, for an annotation."""
-    hint = normalize(parse_annotation(annotation).wanted)
+    hint = _normalize(annotation)
     if ours.PandasCodec.yields(hint):
         return PandasCodec
     codecs = registry.get()

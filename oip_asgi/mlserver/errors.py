@@ -1,9 +1,9 @@
 """MLServer's errors, whose text the client reads."""
 
-from .._protocol import errors
+from .. import InferenceError as OurError
 
 
-class MLServerError(errors.InferenceError):
+class MLServerError(OurError):
     """An error with a status for the client, which is 400 unless another is given."""
 
     def __init__(self, msg: str, status_code: int = 400) -> None:

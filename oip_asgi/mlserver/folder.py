@@ -7,19 +7,14 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator, Collection
+from logging import getLogger
 from pathlib import Path
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
-from .._extensions import repository
-from .._models.handler import Foreign
-from .._protocol.log import logger
-from .._protocol.specs import TensorSpec
-from .._protocol.tensors import InferenceContext
-from .._protocol.tensors import InferenceRequest as OurRequest
-from .._protocol.tensors import InferenceResponse as OurResponse
-from .._runtime.blocking_io import BlockingIO
-from ..server import InferenceServer
+from .. import InferenceContext, InferenceServer, Loaded, TensorSpec
+from .. import InferenceRequest as OurRequest
+from .. import InferenceResponse as OurResponse
 from . import runtimes
 from .codecs import registry
 from .model import MLModel
@@ -41,6 +36,8 @@ _SHARED: Final = (
     "rename it"
 )
 
+_logger: Final = getLogger("oip_asgi")
+
 _folders: Final = WeakKeyDictionary[InferenceServer, set[Path]]()
 """The folders of all models of each server."""
 
@@ -51,7 +48,7 @@ def register_folder(server: InferenceServer, path: str | Path) -> None:
     Models are loaded when the server starts, or by `server.load(name)` if `settings.json` has
     `"load_models_at_startup": false`. A load reads the model's file again, and imports its class again. With
     `model_control=True`, clients also see and load models that were added to the folder since. The server's
-    name in `settings.json`, its host and its ports are for `python -m oip_asgi.mlserver`.
+    name in `settings.json`, its host and its ports are for `python -m oip_asgi`.
 
     Args:
         server: The server.
@@ -100,9 +97,9 @@ def register_models(
                         drop_shared(_folders[server])
                         registered.add(target)
                     except (OSError, TypeError, ValueError) as error:
-                        logger.error("a new model cannot be registered: %s", error)
+                        _logger.error("a new model cannot be registered: %s", error)
 
-    server._inside.engine.finders.append(find_new)
+    server.discover(find_new)
 
 
 def _find_files(root: Path) -> dict[Path, Path]:
@@ -146,7 +143,7 @@ def _register_model(server: InferenceServer, settings: ModelSettings, *, loads: 
 
     folders = _folders.setdefault(server, set())
 
-    async def load() -> Foreign:
+    async def load() -> Loaded:
         folders.add(file.parent)  # a server that runs begins to load before `register` has returned
         model = await asyncio.to_thread(_make_model, file, folders)
         try:
@@ -159,7 +156,7 @@ def _register_model(server: InferenceServer, settings: ModelSettings, *, loads: 
             raise RuntimeError(
                 f"{file}: load() of {model.settings.implementation} has not returned True, so it is not ready"
             )
-        return _make_foreign(model)
+        return _describe(model)
 
     try:
         server.register(
@@ -176,15 +173,15 @@ def _register_model(server: InferenceServer, settings: ModelSettings, *, loads: 
         raise ValueError(f"{file}: {error}") from None
     folders.add(file.parent)
     if not loads:
-        engine, runtime = server._inside
-        # a probe may have begun to load it
-        repository.unload(engine, BlockingIO(runtime), settings.name, settings.version)
+        unload = threading.Thread(target=server.unload_sync, args=(settings.name, settings.version))
+        unload.start()  # as an event loop may run in this thread
+        unload.join(1.0)  # a probe may have begun to load it, which takes its time
 
 
 def _warn_of_unused(file: Path, settings: Settings | ModelSettings, used: Collection[str] = ()) -> None:
     unused = [f"{key} ({why})" for key, why in settings._unused.items() if key not in used]
     if unused:
-        logger.warning("%s: not used: %s", file, "; ".join(unused))
+        _logger.warning("%s: not used: %s", file, "; ".join(unused))
 
 
 def _make_model(file: Path, folders: set[Path]) -> MLModel:
@@ -217,7 +214,7 @@ def _make_model(file: Path, folders: set[Path]) -> MLModel:
         drop_shared(folders)
 
 
-def _make_foreign(model: MLModel) -> Foreign:
+def _describe(model: MLModel) -> Loaded:
     """What the server calls, for a model that is loaded."""
 
     async def predict(request: OurRequest, context: InferenceContext) -> OurResponse:
@@ -242,15 +239,15 @@ def _make_foreign(model: MLModel) -> Foreign:
         else predict
     )
     streams = kind.predict_stream is not MLModel.predict_stream
-    return Foreign(
+    return Loaded(
         function=predict_stream if streams else once or predict,
-        inputs=[*map(_to_spec, model.inputs)],
+        inputs=[*map(_to_spec, model.inputs)]
+        or (model.find_inputs() if isinstance(model, runtimes.TableRuntime) else []),
         outputs=[*map(_to_spec, model.outputs)],
         ready=lambda: model.ready,
         unload=model.unload,
         content_types=(*codecs.inputs, *codecs.requests),
         once=once if streams else None,
-        likely=model.find_inputs() if isinstance(model, runtimes.Runtime) and not model.inputs else (),
     )
 
 

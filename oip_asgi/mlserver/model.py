@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, Final
 
-from .._protocol.limits import MAX_COLUMNS
 from .codecs import registry
 from .errors import CodecError, InferenceError
 from .settings import ModelSettings
@@ -18,6 +17,9 @@ from .types import (
     RequestOutput,
     ResponseOutput,
 )
+
+MAX_COLUMNS: Final = 4096
+"""The most columns of a frame that nobody declares, as of a function that takes one."""
 
 
 class MLModel:

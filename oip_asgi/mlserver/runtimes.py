@@ -6,16 +6,14 @@ import asyncio
 import importlib
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
+from logging import getLogger
 from typing import Any, ClassVar, Final
 
 import msgspec
 import numpy as np
 
-from .._models.columns import find_width, list_columns
-from .._models.estimators import declare
-from .._protocol.errors import show
-from .._protocol.log import logger
-from .._protocol.specs import TensorSpec
+from .. import TensorSpec
 from ..specs import specs_of
 from .codecs import NumpyCodec, NumpyRequestCodec, StringCodec
 from .errors import InferenceError
@@ -60,11 +58,6 @@ class Runtime(MLModel):
         """Load the model."""
         raise NotImplementedError
 
-    def find_inputs(self) -> Sequence[TensorSpec]:
-        """The inputs of which the model itself knows something: an example has them where the settings
-        declare none."""
-        return ()
-
     def run(self, payload: InferenceRequest) -> InferenceResponse:
         """Answer a request."""
         raise NotImplementedError
@@ -76,22 +69,34 @@ class TableRuntime(Runtime):
     compares: ClassVar[bool] = True
     """Whether a model that knows its columns itself refuses others."""
 
+    _columns: Sequence[TensorSpec] = ()
+    """Those of the training, if the model knows them."""
+    _width: int | None = None
+    """How many columns an array has, if the model knows it."""
     _is_warned: bool = False
     """Whether the log has a warning that nobody knows the columns."""
+
+    async def load(self) -> bool:
+        await super().load()
+        with suppress(TypeError):  # a model of another kind, which says nothing
+            known = specs_of(self._model).inputs
+            self._columns = known if all(len(spec.shape) == 1 for spec in known) else ()
+            self._width = len(self._columns) or (known[0].shape[-1] if known else None)
+        return True
 
     def read_rows(self, payload: InferenceRequest) -> Any:
         """The rows of a request. Columns of a data frame are in the order of the training, if the model or
         the settings know it."""
         rows = self.decode_request(payload, NumpyRequestCodec)
         if not hasattr(rows, "columns"):
-            width = find_width(self._model)
-            if isinstance(rows, np.ndarray) and width is not None and rows.shape[1:] != (width,):
+            if isinstance(rows, np.ndarray) and self._width and rows.shape[1:] != (self._width,):
                 raise InferenceError(
-                    f"the rows have the shape {list(rows.shape)}: expected [-1, {width}], as in the training"
+                    f"the rows have the shape {list(rows.shape)}: expected [-1, {self._width}], as in the "
+                    "training"
                 )
             return rows
         own, positions = (
-            self.list_columns(),
+            [self.spell(spec.name) for spec in self._columns],
             {self.spell(str(column)): position for position, column in enumerate(rows.columns)},
         )
         names = own or [
@@ -100,13 +105,13 @@ class TableRuntime(Runtime):
         if sorted(names) == sorted(positions):
             return rows.iloc[:, [positions[name] for name in names]]
         if names and not (own and self.compares):
-            raise InferenceError(f"the columns are {show(list(positions))}: expected {show(names)}")
+            raise InferenceError(f"the columns are {list(positions)!r:.100}: expected {names!r:.100}")
         if not names and not self._is_warned:
             self._is_warned = True
             inputs = [
                 {"name": each.name, "datatype": each.datatype, "shape": [-1]} for each in payload.inputs
             ]
-            logger.warning(
+            getLogger("oip_asgi").warning(
                 "%s: the %s does not know the names of its columns, so it takes any, in any order: add "
                 "them, in the order of the training, "
                 'as in "inputs": %s',
@@ -116,18 +121,12 @@ class TableRuntime(Runtime):
             )
         return rows
 
-    def list_columns(self) -> list[str]:
-        """The names of the columns that the model was trained with; none if it does not know them."""
-        return list_columns(self._model) or []
-
     def find_inputs(self) -> Sequence[TensorSpec]:
-        declaration = declare(getattr(self._model, "predict", self._model), has_frames=True)
-        columns = declaration.inputs if declaration is not None and declaration.content_type == "pd" else ()
+        """What is shown where the settings declare no inputs."""
         if self.settings.parameters.content_type == "pd":
-            return columns
-        width = find_width(self._model)
-        has_texts = any(spec.datatype == "BYTES" for spec in columns)  # which no array has
-        return () if width is None or has_texts else [TensorSpec("x", "FP64", [-1, width])]
+            return self._columns
+        has_texts = any(spec.datatype == "BYTES" for spec in self._columns)  # which no array has
+        return () if not self._width or has_texts else [TensorSpec("x", "FP64", [-1, self._width])]
 
     def spell(self, column: str) -> str:
         """The name of a column as the model has it."""

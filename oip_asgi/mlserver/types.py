@@ -8,16 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from math import prod
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
+import numpy.typing as npt
 
-from .._protocol.datatypes import Array, cast, dtype_of, find_overflow
-from .._protocol.errors import InvalidRequest, show
-from .._protocol.tensors import InferenceRequest as OurRequest
-from .._protocol.tensors import InferenceResponse as OurResponse
-from .._protocol.tensors import Tensor, make_tensor
-from .._protocol.to_array import as_array, to_wire_array
+from .. import InferenceRequest as OurRequest
+from .. import InferenceResponse as OurResponse
+from .. import Tensor, TensorSpec
 
 
 class Parameters(SimpleNamespace):
@@ -46,30 +44,32 @@ class TensorData:
                     self._root = list(map(bytes.decode, self._root))
         return self._root
 
-    def as_array(self, datatype: str) -> Array:
+    def as_array(self, datatype: str) -> npt.NDArray[Any]:
         """The data as an array, without a list if there is none yet. Raises TypeError if they are not of the
         datatype."""
         try:
-            dtype = dtype_of(datatype)
-        except InvalidRequest as error:
-            raise TypeError(str(error)) from None
-        root = self._root
+            dtype = TensorSpec("data", cast(Any, datatype), []).dtype
+        except ValueError as error:
+            raise TypeError(str(error).partition(": ")[2]) from None
+        root: Any = self._root
         if dtype.hasobject:
-            array = to_wire_array(root if isinstance(root, np.ndarray) else np.array(_flatten(root), object))
-        else:
-            array = as_array(root, dtype)
-            if array.dtype.hasobject:
-                values = array.tolist()
-                array = np.array(values, np.float64 if None in array.ravel() else None)  # None becomes NaN
+            root = root if isinstance(root, np.ndarray) else np.array(_flatten(root), object)
+        elif (array := np.asanyarray(root)).dtype.hasobject:
+            root = [np.nan if each is None else each for each in array.ravel().tolist()]
+        array = Tensor("data", root).array
         if array.dtype == dtype:
             return array
-        converted = cast(array, dtype) if array.dtype.kind in "biufV" else None
-        if converted is not None and dtype.kind in "fV" and not find_overflow(array, converted).any():
-            return converted
-        # an empty list has floats
-        if converted is None or (array.dtype.kind in "fV" and array.size) or (converted != array).any():
-            raise TypeError(f"{show(root)} cannot be {datatype}")
-        return converted
+        if array.dtype.kind in "biufV" and not dtype.hasobject:
+            with np.errstate(all="ignore"):
+                converted = array.astype(dtype)
+            is_lost = (
+                np.isinf(converted) & np.isfinite(array)
+                if dtype.kind in "fV"
+                else (converted != array) | (array.dtype.kind in "fV")
+            )
+            if not is_lost.any():
+                return converted
+        raise TypeError(f"{self._root!r:.100} cannot be {datatype}")
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.root)
@@ -155,8 +155,7 @@ class RequestInput(MetadataTensor):
         except TypeError as error:
             raise TypeError(f"{self.name!r}: {error}") from None
         shape = (array.size,) if array.dtype.hasobject and array.size != prod(shape) else shape
-        make = make_tensor if array.dtype.hasobject else Tensor
-        return make(self.name, array.reshape(shape), _to_plain(self.parameters))
+        return Tensor(self.name, array.reshape(shape), _to_plain(self.parameters))
 
 
 @dataclass(kw_only=True)

@@ -16,6 +16,7 @@ from starlette.testclient import TestClient
 
 from oip_asgi import (
     InferenceContext,
+    InferenceError,
     InferenceRequest,
     InferenceResponse,
     InferenceServer,
@@ -135,3 +136,43 @@ def test_the_log_says_once_where_the_page_is_and_how_long_each_load_took(way: st
     told = [re.sub(r"\d\.\d s", "SECONDS", record.getMessage()) for record in caplog.records if record.name == "oip_asgi"]
     assert told[0] == "the page of server 'demo' is at /v2/docs"
     assert sorted(told[1:]) == [f"model 'm' version '{version}' is loaded after SECONDS" for version in ("1", "2")]
+
+
+def test_a_stream_has_a_second_function_for_one_response() -> None:
+    def items(x: Any) -> Any:
+        yield from x
+
+    server = InferenceServer()
+    server.register("m", load=lambda: Loaded(items, inputs=[X], once=lambda x: x.sum(0)))
+    assert outputs(ask(server, "m", x=GOOD)) == {"output_0": [1.0, 2.0]}
+    assert [response["output_0"].tolist() for response in server.infer_stream_sync("m", {"x": GOOD})] == [[1.0, 2.0]]
+
+
+def test_a_function_that_reads_its_requests_itself_is_asked_for_all() -> None:
+    def read(request: InferenceRequest) -> InferenceResponse:
+        return InferenceResponse([Tensor(each.name, each.array, {"content_type": "str"}) for each in request.inputs])
+
+    server = InferenceServer()
+    server.register("m", load=lambda: Loaded(read, inputs=[X], content_types=["hex"]))
+    server.load_sync("m")
+    assert get(server, "/models/m")[1]["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 2]}]
+    sent = Tensor("other", np.array([b"0708"], object), {"content_type": "hex"})
+    assert server.infer_sync("m", {"other": sent})["other"].tolist() == [b"0708"]
+    sent.parameters = {"content_type": "img"}
+    with pytest.raises(InferenceError, match="has the unknown content_type 'img': expected one of np, str, base64, datetime, pd_json, hex"):
+        server.infer_sync("m", {"other": sent})
+
+
+def test_what_is_new_is_found_before_a_client_lists_or_loads() -> None:
+    for has_control in (True, False):
+        server, found = InferenceServer(model_control=has_control), list[str]()
+
+        def find(server: InferenceServer = server, found: list[str] = found) -> None:
+            found.append(f"m{len(found)}")
+            server.register(found[-1], lambda x: x)
+
+        server.discover(find)
+        with TestClient(OIPApp(server, path="/v2")) as client:
+            assert client.post("/v2/repository/models/m0/load").status_code == (200 if has_control else 404)
+            listed = [each["name"] for each in client.post("/v2/repository/index", json={}).json()]
+        assert listed == found == (["m0", "m1"] if has_control else [])

@@ -19,7 +19,7 @@ from werkzeug.serving import make_server
 
 from oip_asgi import InferenceServer, OIPMiddleware, OIPWSGIMiddleware, TensorSpec
 from oip_asgi.client import AsyncClient, Client
-from oip_asgi.client.check import main
+from oip_asgi.client.__main__ import main
 from oip_asgi.django import urls
 from oip_asgi.flask import blueprint
 from tests.support.host_ways import (
@@ -88,12 +88,12 @@ def test_over_a_socket_and_clean_by_our_own_check(host: str, capsys: pytest.Capt
         with Client(url) as client:
             assert np.array_equal(client.infer("double", {"x": array})["y"], array * 2)
         assert np.array_equal(asyncio.run(ask(url)), array * 2)
-        ended = main([url, "--model", "double", "--strain"])
+        ended = main(["check", url, "--model", "double", "--strain"])
         found = capsys.readouterr().out
     server.stop()
     if host == "FastAPI mount":
         assert ended == 1
-        assert "metadata has name, version and extensions: the server answered with the status 307: a redirect to " in found
+        assert "metadata has name, version and extensions: answered 307 'http://" in found
         assert "None None, model double: 1 of " in found
     else:
         assert ended == 0, found

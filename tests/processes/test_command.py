@@ -64,7 +64,7 @@ def test_a_folder_of_mlserver_opens_the_ports_of_its_settings(tmp_path: Path) ->
     on_grpc, on_metrics = free_ports(2)
     write(tmp_path / "models/echo", {"implementation": "models.Echo"}, models=ECHO)
     (tmp_path / "models/settings.json").write_text(f'{{"grpc_port": {on_grpc}, "metrics_port": {on_metrics}}}')
-    with serving(["python", "-m", "oip_asgi.mlserver", str(tmp_path / "models"), *HOST], tmp_path / "log") as served:
+    with serving(["python", "-m", "oip_asgi", str(tmp_path / "models"), *HOST], tmp_path / "log") as served:
         assert httpx2.get(f"{served.url}/v2/models/echo/ready").status_code == 200
         with Client(f"grpc://127.0.0.1:{on_grpc}") as client:
             assert client.is_model_ready("echo")

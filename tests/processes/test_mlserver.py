@@ -1,4 +1,4 @@
-"""`python -m oip_asgi.mlserver FOLDER`: a folder whose file still imports MLServer, the command that it prints, and what it serves then."""
+"""`python -m oip_asgi FOLDER`: a folder whose file still imports MLServer, the command that it prints, and what it serves then."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.ci
 def test_the_command_that_it_prints_makes_the_folder_run(folder: Path, tmp_path: Path) -> None:
-    command, log = ["python", "-m", "oip_asgi.mlserver", str(folder), "--host", "127.0.0.1", "--port", "PORT"], tmp_path / "log"
+    command, log = ["python", "-m", "oip_asgi", str(folder), "--host", "127.0.0.1", "--port", "PORT"], tmp_path / "log"
     with running(command, log, ready="/v2/health/live") as served:
         served.wait_until_ready()
         assert httpx2.get(f"{served.url}/v2/models/sums/ready").status_code == 503
@@ -53,5 +53,5 @@ def test_the_command_that_it_prints_makes_the_folder_run(folder: Path, tmp_path:
 
 
 def test_a_folder_that_cannot_be_served_ends_with_one_line(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "oip_asgi.mlserver", tmp_path], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-m", "oip_asgi", tmp_path], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (1, f"{tmp_path}: there is no model-settings.json in this folder or below it\n")

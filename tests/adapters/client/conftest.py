@@ -13,7 +13,7 @@ import pytest
 
 from oip_asgi import InferenceError, InferenceServer, OIPApp, OIPWSGIApp, OIPWSGIMiddleware, TensorSpec
 from oip_asgi.client import Client
-from oip_asgi.client.score import main
+from oip_asgi.client.__main__ import main
 from tests.support.asked import Asked, OnALoop
 from tests.support.threads import serving
 from tests.table.row_classes import register_streams
@@ -124,7 +124,7 @@ def score(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Score:
     def score(model: str, text: str | None, *more: str, at: str, rows: str = "rows.csv", out: str = "s.jsonl") -> Scored:
         if text is not None:
             (tmp_path / rows).write_text(text, newline="")
-        status = main([at, model, str(tmp_path / rows), "--out", str(tmp_path / out), *more])
+        status = main(["score", at, model, str(tmp_path / rows), "--out", str(tmp_path / out), *more])
         return Scored(status, capsys.readouterr().err, tmp_path / out)
 
     return score

@@ -13,8 +13,7 @@ import pytest
 from starlette.responses import JSONResponse
 
 from oip_asgi import InferenceServer, OIPApp, TensorSpec
-from oip_asgi.client.__main__ import main as run
-from oip_asgi.client.check import main
+from oip_asgi.client.__main__ import main
 from tests.support.threads import serving
 
 SPECS = {datatype: [TensorSpec("x", datatype, [-1, 3])] for datatype in ("BOOL", "UINT8", "INT64", "FP16", "FP32", "FP64", "BYTES")}
@@ -41,7 +40,7 @@ def url() -> Iterator[str]:
 
 def test_ours_is_clean(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     for model in (*SPECS, "several"):
-        assert main([url, "--model", model, "--strain"]) == 0, capsys.readouterr().out
+        assert main(["check", url, "--model", model, "--strain"]) == 0, capsys.readouterr().out
         *skipped, last = capsys.readouterr().out.splitlines()
         assert all(line.startswith(("not tried, as no ", "not tried, as the first input has fewer ")) for line in skipped)
         assert last.startswith(f"clean 1.0, model {model}: 0 of ")
@@ -51,7 +50,7 @@ def test_the_only_model_needs_no_name(capsys: pytest.CaptureFixture[str]) -> Non
     server = InferenceServer("small", "1.0")
     server.register("m", lambda x: x, inputs=SPECS["FP32"], outputs=[TensorSpec("y", "FP32", [-1, 3])])
     with serving(OIPApp(server, path="/v2")) as port:
-        assert main([f"http://127.0.0.1:{port}/v2"]) == 0
+        assert main(["check", f"http://127.0.0.1:{port}/v2"]) == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith("small 1.0, model m: 0 of ")
 
 
@@ -59,8 +58,8 @@ def test_a_server_that_wants_a_key_says_so(tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "rows.csv").write_text("x\n1\n")
     with serving(JSONResponse({"error": "send the header x-api-key"}, 401)) as port:
         url = f"http://127.0.0.1:{port}/v2"
-        assert run(["check", url]) == 2
-        assert run(["score", url, "m", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.csv")]) == 2
+        assert main(["check", url]) == 2
+        assert main(["score", url, "m", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.csv")]) == 2
     expected = "the server answered with the status 401: send the header x-api-key; --header 'Name: value' sends a key\n"
     assert capsys.readouterr().err == f"cannot be checked: {expected}cannot be scored: {expected}"
 
@@ -68,7 +67,7 @@ def test_a_server_that_wants_a_key_says_so(tmp_path: Path, capsys: pytest.Captur
 def test_a_header_without_a_colon(capsys: pytest.CaptureFixture[str]) -> None:
     for first, *rest in (["check"], ["score", "m", "rows.csv"]):
         with pytest.raises(SystemExit) as ended:
-            run([first, "http://127.0.0.1:1/v2", *rest, "--header", "x-api-key k1"])
+            main([first, "http://127.0.0.1:1/v2", *rest, "--header", "x-api-key k1"])
         assert ended.value.code == 2
         assert "argument --header: 'x-api-key k1' has no colon: expected 'Name: value'\n" in capsys.readouterr().err
 
@@ -76,9 +75,9 @@ def test_a_header_without_a_colon(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_version_headers_and_a_request_of_ones_own(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     own = tmp_path / "request.json"
     own.write_text('{"inputs": [{"name": "x", "shape": [1, 3], "datatype": "FP32", "data": [1, 2, 3]}]}')
-    assert main([url, "--model", "FP32", "--request", str(own), "--header", "x-key: k"]) == 0
+    assert main(["check", url, "--model", "FP32", "--request", str(own), "--header", "x-key: k"]) == 0
     assert "give --strain: a shape of 2**40 elements" in capsys.readouterr().out
-    assert main([url, "--model", "several", "--version", "3"]) == 0
+    assert main(["check", url, "--model", "several", "--version", "3"]) == 0
 
 
 def test_a_model_that_cannot_be_asked(url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,10 +89,12 @@ def test_a_model_that_cannot_be_asked(url: str, capsys: pytest.CaptureFixture[st
         "picky": "a good request is refused, so the others cannot be sent",
         "streams": "name a model that answers infer, or write a request that it takes to a file, and give --request FILE; this one was {",
     }.items():
-        assert main([url, *(["--model", model] if model else [])]) == 2
+        assert main(["check", url, *(["--model", model] if model else [])]) == 2
         assert text in capsys.readouterr().err
-    assert main(["http://127.0.0.1:1/v2", "--model", "m"]) == 2
+    assert main(["check", "http://127.0.0.1:1/v2", "--model", "m"]) == 2
     assert "cannot be checked: " in capsys.readouterr().err
+    assert main(["check", "grpc://127.0.0.1:1", "--model", "m"]) == 2
+    assert capsys.readouterr().err == "cannot be checked: grpc://127.0.0.1:1: expected an address of http or https\n"
 
 
 class Careless(BaseHTTPRequestHandler):
@@ -136,7 +137,7 @@ class Careless(BaseHTTPRequestHandler):
 def test_what_is_wrong_is_printed_by_section(capsys: pytest.CaptureFixture[str]) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Careless) as server:
         threading.Thread(target=server.serve_forever).start()
-        assert main([f"http://127.0.0.1:{server.server_port}/v2", "--model", "m"]) == 1
+        assert main(["check", f"http://127.0.0.1:{server.server_port}/v2", "--model", "m"]) == 1
         server.shutdown()
     lines = capsys.readouterr().out.splitlines()
     assert lines[:4] == [

@@ -484,8 +484,8 @@ def test_the_commands_of_the_client(url: str, tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize("command", ["score", "check"])
-def test_each_command_is_a_module_too(command: str) -> None:
-    asked = [sys.executable, "-m", f"oip_asgi.client.{command}", "--help"]
+def test_each_command_says_its_options(command: str) -> None:
+    asked = [sys.executable, "-m", "oip_asgi.client", command, "--help"]
     told = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True).stdout
     assert told.startswith(f"usage: python -m oip_asgi.client {command} ")
 
@@ -493,7 +493,7 @@ def test_each_command_is_a_module_too(command: str) -> None:
 def test_without_pandas_it_says_what_to_install() -> None:
     script = "import sys; sys.modules['pandas'] = None; from oip_asgi.client.__main__ import main; sys.exit(main(['score']))"
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
-    assert (ended.returncode, ended.stderr) == (2, "pandas is not installed: pip install pandas\n")
+    assert (ended.returncode, ended.stderr.endswith(": score needs pandas: pip install pandas\n")) == (2, True)
 
 
 @pytest.mark.parametrize("option", ["--chunk", "--connections"])
@@ -515,9 +515,3 @@ def test_a_terminal_shows_how_far_it_is(score: Score, monkeypatch: pytest.Monkey
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     monkeypatch.setattr("oip_asgi.client.score.time.monotonic", iter(range(10**6)).__next__)
     assert "\r3 of 10 rows, " in score("rent", rents(), "--chunk", "3").told
-
-
-def test_without_pandas_the_command_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setitem(sys.modules, "oip_asgi.client.score", None)
-    assert run(["score", "http://127.0.0.1:1/v2"]) == 2
-    assert "oip_asgi.client.score" in capsys.readouterr().err

@@ -22,7 +22,7 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier
 
 from oip_asgi import InferenceServer, OIPApp, TensorSpec
-from oip_asgi.client.score import main
+from oip_asgi.client.__main__ import main
 from tests.adapters.client.conftest import Score
 from tests.support.threads import serving
 
@@ -106,6 +106,6 @@ def test_columns_of_csv_are_named_by_the_labels_of_the_output(tmp_path: Path, la
     server.register("m", lambda x: {"p": np.stack([x, 2 * x], 1)}, outputs=[TensorSpec("p", "FP64", [-1, 2], labels=labels)])
     (tmp_path / "rows.csv").write_text("x\n1.5\n2.5\n")
     with serving(OIPApp(server, path="/v2")) as port:
-        assert main([f"http://127.0.0.1:{port}/v2", "m", str(tmp_path / "rows.csv"), "--out", str(out)]) == 0
+        assert main(["score", f"http://127.0.0.1:{port}/v2", "m", str(tmp_path / "rows.csv"), "--out", str(out)]) == 0
     read = list(csv.reader(out.read_text(encoding="utf-8").splitlines()))
     assert read == [["row", *(f"p_{name}" for name in names)], ["1", "1.5", "3.0"], ["2", "2.5", "5.0"]]

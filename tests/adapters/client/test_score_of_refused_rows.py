@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from oip_asgi import InferenceServer, OIPApp, TensorSpec
-from oip_asgi.client.score import main
+from oip_asgi.client.__main__ import main
 from oip_asgi.specs import specs_of
 from tests.support.threads import serving
 
@@ -35,7 +35,7 @@ def refuse_rows(model: str, tmp_path: Path, name: str, text: str) -> list[dict[s
     sizes = pd.DataFrame({"size": pd.Categorical(["S", "M"])})
     server.register("sizes", lambda df: np.arange(len(df)), inputs=specs_of(sizes), content_type="pd")
     with serving(OIPApp(server, path="/v2")) as port:
-        assert main([f"http://127.0.0.1:{port}/v2", model, str(rows), "--out", str(out), "--chunk", "3"]) == 1
+        assert main(["score", f"http://127.0.0.1:{port}/v2", model, str(rows), "--out", str(out), "--chunk", "3"]) == 1
     return [json.loads(line) for line in out.with_suffix(".refused.jsonl").read_text().splitlines()]
 
 

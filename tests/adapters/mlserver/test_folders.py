@@ -180,7 +180,8 @@ def test_the_example_has_what_the_model_knows_where_the_settings_declare_nothing
 ) -> None:
     server = serve_estimator(tmp_path, fit(), parameters={} if content_type is None else {"content_type": content_type})
     server.load_sync("m")
-    assert get(server, "/models/m")[1]["inputs"] == []  # as in MLServer: requests may have other names
+    shown = get(server, "/models/m")[1]["inputs"]  # in MLServer there are none: requests may have other names
+    assert [(each["name"], each["datatype"], [abs(size) for size in each["shape"]]) for each in shown] == known
     body = get(server, "/models/m/openapi.json")[1]["paths"]["/models/m/infer"]["post"]["requestBody"]
     assert "description" not in body  # nothing is to be declared in Python
     example = body["content"]["application/json"]["example"]

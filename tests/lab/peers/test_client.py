@@ -19,7 +19,7 @@ import pytest
 
 from oip_asgi import ErrorResponse, InferenceServer, OIPApp, TensorSpec
 from oip_asgi.client import AsyncClient, Client, remote
-from oip_asgi.client.check import main
+from oip_asgi.client.__main__ import main
 from tests.support.processes import free_port, running
 from tests.support.threads import serving
 
@@ -116,7 +116,7 @@ def request_file(tmp_path: Path) -> str:
 
 
 def test_what_the_check_finds(peer: Peer, request_file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([peer.url, "--model", "identity", "--request", request_file]) == 1
+    assert main(["check", peer.url, "--model", "identity", "--request", request_file]) == 1
     found = capsys.readouterr().out
     expected = {
         "triton": "  a body that is no JSON: answered 500",
@@ -140,7 +140,7 @@ def test_behind_remote_nothing_wrong_is_accepted_and_the_server_lives(
     with serving(OIPApp(near, path="/v2")) as port:
         url = f"http://127.0.0.1:{port}/v2"
         if (peer.name, scheme) != ("mlserver", "grpc"):  # which is INTERNAL for an id that is not ASCII
-            assert main([url, "--model", "identity", "--request", request_file, "--strain"]) == 0, capsys.readouterr().out
+            assert main(["check", url, "--model", "identity", "--request", request_file, "--strain"]) == 0, capsys.readouterr().out
         with Client(url) as client:
             assert client.infer("strings", {"x": ["a", "é"]}).as_("y", list[str]) == ["a", "é"]
             large = np.ones((1, 150_528), np.float32)

@@ -1,4 +1,4 @@
-"""One folder served by MLServer 1.7.1, and by `python -m oip_asgi.mlserver` after its `sed`: the same requests have the same answers.
+"""One folder served by MLServer 1.7.1, and by `python -m oip_asgi` after its `sed`: the same requests have the same answers.
 
 MLServer runs in its own environment, as in `test_mlserver`.
 """
@@ -105,7 +105,7 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     ports = {"http_port": port, "grpc_port": free_port(), "metrics_port": free_port(), "host": "127.0.0.1", "parallel_workers": 0}
     (theirs / "settings.json").write_text(json.dumps(ports))
     start = [str(Path(str(PYTHON)).with_name("mlserver")), "start", str(theirs)]
-    serve = ["python", "-m", "oip_asgi.mlserver", str(ours), "--host", "127.0.0.1", "--port", "PORT"]
+    serve = ["python", "-m", "oip_asgi", str(ours), "--host", "127.0.0.1", "--port", "PORT"]
     with serving(start, root / "theirs.log", port=port) as mlserver, serving(serve, root / "ours.log") as served:
         yield mlserver.url, served.url
 

@@ -55,7 +55,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def url(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    command = ["python", "-m", "oip_asgi.mlserver", str(folder), "--host", "127.0.0.1", "--port", "PORT"]
+    command = ["python", "-m", "oip_asgi", str(folder), "--host", "127.0.0.1", "--port", "PORT"]
     with serving(command, tmp_path_factory.mktemp("log") / "log") as served:
         yield served.url
 

@@ -3,7 +3,8 @@
 python -m oip_asgi.client score http://127.0.0.1:8000/v2 iris rows.csv --out scores.csv
 
 It ends with 0 if each row is scored, with 1 if rows are missing, and with 2 if nothing can be scored. Files
-are read and written by pandas; what the values of a column are, the model's declaration decides.
+are read and written by pandas. What the values of a column become, the model's declaration decides, as for
+any list that a `Client` sends.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
@@ -21,24 +22,11 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+import pandas as pd
 
-from .._codecs.content_types import default_codecs
-from .._codecs.values import to_inputs
-from .._hosts.extras import make_import_error
-from .._protocol.errors import ErrorResponse, InferenceError, InvalidRequest, list_names, show
-from .._protocol.specs import LABELS, OpenSpec, TensorSpec
-from .._protocol.tensors import InferenceResponse, Tensor
-from ._arguments import describe, make_parser
-from ._clients import Client
-from ._declarations import read_specs
-from ._senders import ConnectionFailed
-
-try:
-    import pandas as pd
-
-    from ._row_files import BOOLS, READERS, Writer, find_types, is_csv, read_rows, read_text
-except ImportError as error:
-    raise make_import_error(error, "pandas", "pandas") from error
+from ... import ErrorResponse, InferenceError, InferenceResponse
+from .. import Client, ConnectionFailed
+from .files import BOOLS, READERS, Writer, find_types, is_csv, read_rows, read_text
 
 
 class Stopped(Exception):
@@ -47,18 +35,36 @@ class Stopped(Exception):
 
 # Inputs
 
-Column: TypeAlias = tuple[str | list[str], TensorSpec, Callable[[str], Any]]
+Column: TypeAlias = tuple[str | list[str], Callable[[Any], Any], Callable[[Any], Any]]
 """What becomes of one column of a file, or of several that are the elements of an array: their names, what
-their values become, and what makes a value of a text of CSV."""
+each value becomes, and what a `Client` gets for an array of these."""
+
+
+def list_inputs(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What the model declares, without the scalars beside a data frame, which are the same for all rows."""
+    is_frame = (metadata.get("parameters") or {}).get("content_type") == "pd"
+    inputs = [
+        {**each, "shape": [*map(int, each["shape"])], "parameters": each.get("parameters") or {}}
+        for each in metadata.get("inputs") or ()
+    ]
+    return [each for each in inputs if not is_frame or each["shape"] not in ([], [1])]
+
+
+_UNKNOWN: Final = {"datatype": "FP64", "shape": [-1], "parameters": {"other_datatypes": "unknown"}}
+"""A column of a model that declares nothing: it is what its values are."""
 
 
 def plan_columns(
-    specs: Sequence[TensorSpec], names: list[str], types: Mapping[str, set[type | None]], *, are_texts: bool
+    inputs: Sequence[Mapping[str, Any]],
+    names: list[str],
+    types: Mapping[str, set[type | None]],
+    *,
+    are_texts: bool,
 ) -> dict[str, Column]:
     """Find the columns of a file that a model takes, by the names of its inputs.
 
     Args:
-        specs: Of the model's inputs.
+        inputs: Those of the model.
         names: Of the columns that are the elements of its only input.
         types: Those of the values of each column of the file, which decide where the model takes any
             datatype.
@@ -66,37 +72,43 @@ def plan_columns(
     Raises:
         ValueError: They do not fit; the text says which were expected.
     """
-    rows = [spec for spec in specs if spec.shape[:1] == (-1,)]
+    rows = [each for each in inputs if each["shape"][:1] == [-1]]
     # metadata does not tell which are optional: the server does
-    present = [spec for spec in rows if spec.name in types]
-    absent = {spec.name.casefold(): spec.name for spec in specs if spec.name not in types}
+    present = [each for each in rows if each["name"] in types]
+    absent = {each["name"].casefold(): each["name"] for each in inputs if each["name"] not in types}
     for name in types if present else ():
         if name.strip().casefold() in absent:  # all rows would silently have the default of an optional input
             raise ValueError(
-                f"the file has no column {show(absent[name.strip().casefold()])}, but {show(name)}: rename it"
+                f"the file has no column {absent[name.strip().casefold()]!r}, but {name!r}: rename it"
             )
     if present:
-        return {spec.name: _plan_column(spec, types[spec.name], are_texts=are_texts) for spec in present}
-    if len(rows) != 1 or len(rows[0].shape) != 2:
+        return {
+            each["name"]: _plan_column(each, types[each["name"]], are_texts=are_texts) for each in present
+        }
+    if len(rows) != 1 or len(rows[0]["shape"]) != 2:
+        expected = _list_names([each["name"] for each in rows or inputs])
+        raise ValueError(f"the model takes {expected}: the file has {_list_names(types)}")
+    name, width, others = rows[0]["name"], rows[0]["shape"][1], rows[0]["parameters"].get("other_datatypes")
+    if width not in (-1, len(names)):
         raise ValueError(
-            f"the model takes {list_names([spec.name for spec in rows or specs])}: the file has "
-            f"{list_names(types)}"
+            f"the input {name!r} has {width} columns, and the file {len(names)}: name them, in the order of "
+            "the training, by --columns"
         )
-    if rows[0].shape[1] not in (-1, len(names)):
-        raise ValueError(
-            f"the input {show(rows[0].name)} has {rows[0].shape[1]} columns, and the file {len(names)}: "
-            "name them, in the order of the "
-            "training, by --columns"
-        )
-    return {rows[0].name: (names, rows[0], read_text)}
+    read = partial(_read, read=read_text if are_texts else None, are_numbers=others == "numbers")
+    return {name: (names, read, _write)}
 
 
-def is_by_values(spec: TensorSpec) -> bool:
+def _list_names(names: Collection[str]) -> str:
+    return ", ".join([*map(repr, list(names)[:10]), *(["..."] if len(names) > 10 else [])])
+
+
+def is_by_values(declared: Mapping[str, Any]) -> bool:
     """Whether the values of a column decide what becomes of it."""
-    return spec.other_datatypes == "all" or spec.content_type == "pd_json"
+    parameters = declared["parameters"]
+    return parameters.get("other_datatypes") == "all" or bool(parameters.get("content_type") == "pd_json")
 
 
-def _plan_column(spec: TensorSpec, types: set[type | None], *, are_texts: bool) -> Column:
+def _plan_column(declared: Mapping[str, Any], types: set[type | None], *, are_texts: bool) -> Column:
     """What becomes of one column. Where the model takes any datatype, all of its values decide, as pandas
     reads them; but of a code such as 00123, a model that knows it as a text gets it so.
 
@@ -104,55 +116,63 @@ def _plan_column(spec: TensorSpec, types: set[type | None], *, are_texts: bool) 
         ValueError: It has values of several types, and each row would have its own. In CSV, such a column is
             texts.
     """
-    is_any, is_json, are_numbers = (
-        spec.other_datatypes == "all",
-        spec.content_type == "pd_json",
-        types <= {int, float, None},
-    )
+    name, datatype, parameters = declared["name"], declared["datatype"], declared["parameters"]
+    others, content_type = parameters.get("other_datatypes"), parameters.get("content_type")
+    is_any, are_numbers = others in ("all", "unknown"), types <= {int, float, None}
     if (
         is_any
         and not are_texts
         and len({float if each is int else each for each in types} & {str, bool, float}) > 1
     ):
         raise ValueError(
-            f"column {show(spec.name)} has texts, numbers or booleans side by side: declare it, or write "
+            f"column {name!r} has texts, numbers or booleans side by side: declare it, or write "
             "all of them as texts"
         )
-    is_guessed = is_json or (is_any and spec.datatype != "BYTES")
-    stay_texts = not are_numbers and not types <= {bool, None} if is_guessed else spec.datatype == "BYTES"
-    may_miss = is_any or is_json or spec.pd_dtype is not None or spec.content_type == "datetime"
-    read: Callable[[str], Any] = (lambda text: text or None) if may_miss else str
+    is_guessed = content_type == "pd_json" or (is_any and datatype != "BYTES")
+    stay_texts = not are_numbers and not types <= {bool, None} if is_guessed else datatype == "BYTES"
+    may_miss = is_any or content_type in ("pd_json", "datetime") or "pd_dtype" in parameters
+    read: Callable[[Any], Any] = (lambda text: text or None) if may_miss else str
     if not stay_texts:
-        read = partial(read_text, first=BOOLS.__getitem__ if spec.datatype == "BOOL" and not is_any else int)
-    if is_any and not stay_texts and are_numbers and types != {int}:
-        # which rounds none
-        return spec.name, OpenSpec(spec.name, "FP64", [-1], other_datatypes="numbers"), read
-    return spec.name, spec, read
+        read = partial(read_text, first=BOOLS.__getitem__ if datatype == "BOOL" and not is_any else int)
+    becomes_floats = is_any and not stay_texts and are_numbers and types != {int}
+    return (
+        name,
+        partial(_read, read=read if are_texts else None, are_numbers=becomes_floats or others == "numbers"),
+        partial(
+            _write,
+            # a `Client` knows which inputs may miss values: another may as a column of pandas has it
+            has_gaps=others == "unknown" or (datatype == "BYTES" and not may_miss),
+            is_encoded=content_type == "base64",
+        ),
+    )
 
 
-@np.errstate(all="ignore")  # numpy would warn of what Python has computed in `float`
-def make_inputs(columns: Mapping[str, Column], rows: pd.DataFrame, *, are_texts: bool) -> list[Tensor]:
-    """The tensors of some rows. Raises InvalidRequest if they have none."""
+def _read(value: Any, *, read: Callable[[Any], Any] | None, are_numbers: bool) -> Any:
+    """A value of a cell. A model of numbers has no missing boolean; and a whole number that a float would
+    round stays one."""
+    value = value if read is None else read(value)
+    if not are_numbers or type(value) is str:
+        return value
+    return np.nan if value is None else value if abs(value) >= 2**53 else float(value)
+
+
+def _write(cells: Any, *, has_gaps: bool = False, is_encoded: bool = False) -> Any:
+    values = cells.tolist()
+    if is_encoded and {*map(type, values)} == {str}:
+        return cells  # an array is sent as it is
+    return pd.Series(values, dtype=object) if has_gaps and None in values else values
+
+
+def make_inputs(columns: Mapping[str, Column], rows: pd.DataFrame, *, are_texts: bool) -> dict[str, Any]:
+    """What a `Client` sends of some rows. Raises InferenceError if a row has too few values."""
     if are_texts and rows.isna().any(axis=None):
-        raise InvalidRequest(
+        raise InferenceError(
             f"it has {rows.iloc[0].notna().sum()} values, and the file has {len(rows.columns)} columns"
         )
-    values: dict[str, Any] = {}
-    for name, (chosen, spec, read) in columns.items():
-        cells = np.frompyfunc(read if are_texts else lambda cell: cell, 1, 1)(rows[chosen].to_numpy())
-        values[name] = (
-            np.frompyfunc(_to_number, 1, 1)(cells) if spec.other_datatypes == "numbers" else cells
-        ).tolist()
-        if spec.content_type == "base64" and {*map(type, values[name])} == {str}:
-            values[name] = np.array(values[name], object)  # which are encoded already
-    return to_inputs(
-        values, {name: spec for name, (_, spec, _) in columns.items()}, default_codecs(), columns
-    )[0]
-
-
-def _to_number(value: Any) -> Any:
-    """A value of a model of numbers, which has no missing boolean."""
-    return np.nan if value is None else float(value) if type(value) is bool else value
+    return {
+        name: write(np.frompyfunc(read, 1, 1)(rows[chosen].to_numpy()))
+        for name, (chosen, read, write) in columns.items()
+    }
 
 
 # Outputs
@@ -164,7 +184,7 @@ _NAMES: Final = {"nan": None, "inf": "Infinity", "-inf": "-Infinity"}
 def find_labels(metadata: Mapping[str, Any]) -> dict[str, list[str]]:
     """Those of each output. Another server may mean something else by "labels"."""
     texts = {
-        each["name"]: str((each.get("parameters") or {}).get(LABELS))
+        each["name"]: str((each.get("parameters") or {}).get("labels"))
         for each in metadata.get("outputs") or ()
     }
     return {name: json.loads(text) for name, text in texts.items() if text.startswith('["')}
@@ -184,7 +204,7 @@ def read_outputs(
         name, array = tensor.name, tensor.array[:, 0] if tensor.array.shape[1:] == (1,) else tensor.array
         if array.shape[:1] != (len(rows),):
             raise Stopped(
-                f"the model does not score row by row: the output {show(name)} of {len(rows)} rows has the "
+                f"the model does not score row by row: the output {name!r} of {len(rows)} rows has the "
                 f"shape {list(array.shape)}"
             )
         if array.dtype.hasobject:
@@ -294,7 +314,8 @@ def ask_patiently(
 
 # The command
 
-_ARGUMENTS: Final[Mapping[str, Mapping[str, Any]]] = {
+ENDED: Final = "cannot be scored"
+ARGUMENTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "model": {"help": "the model that scores"},
     "rows": {"type": Path, "help": "a .csv, .jsonl or .parquet file"},
     "--out": {"type": Path, "required": True, "help": "the file for the outputs; its suffix says the format"},
@@ -315,68 +336,45 @@ _UNDECLARED: Final = """\
 of them as one array, declare that: inputs=specs_of(X_train), or inputs=[TensorSpec("X", "FP64", [-1, 4])]"""
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = make_parser("python -m oip_asgi.client score", __doc__)
-    for name, settings in _ARGUMENTS.items():
-        parser.add_argument(name, **settings)
-    options = parser.parse_args(arguments)
-    try:
-        if options.out.resolve() == options.rows.resolve():
-            raise ValueError("--out is the file of the rows")
-        if min(options.chunk, options.connections) < 1:
-            raise ValueError("--chunk and --connections: expected 1 or more")
-        for file in (options.rows, options.out):
-            if file.suffix.lower() not in READERS:
-                raise ValueError(f"{file}: expected a name that ends with .csv, .jsonl or .parquet")
-        with Client(options.url, headers=dict(options.header)) as client:
-            return _score(options, client)
-    except (InferenceError, ImportError, OSError, ValueError) as error:
-        print(f"cannot be scored: {describe(error)}", file=sys.stderr)  # noqa: T201
-        return 2
+def run(options: argparse.Namespace) -> int:
+    if options.out.resolve() == options.rows.resolve():
+        raise ValueError("--out is the file of the rows")
+    if min(options.chunk, options.connections) < 1:
+        raise ValueError("--chunk and --connections: expected 1 or more")
+    for file in (options.rows, options.out):
+        if file.suffix.lower() not in READERS:
+            raise ValueError(f"{file}: expected a name that ends with .csv, .jsonl or .parquet")
+    with Client(options.url, headers=dict(options.header)) as client:
+        return _score(options, client)
 
 
 def _score(options: argparse.Namespace, client: Client) -> int:
     metadata = client.model_metadata(options.model, options.version)
     binary = "binary_tensor_data" in client.metadata().get("extensions", ())
-    # beside which scalars are the same for all rows
-    is_frame = (metadata.get("parameters") or {}).get("content_type") == "pd"
-    specs = [spec for spec in read_specs(metadata, "inputs") if not is_frame or spec.shape not in ((), (1,))]
-    by_values, are_texts = {spec.name for spec in specs if is_by_values(spec)}, is_csv(options.rows)
+    declared, are_texts = list_inputs(metadata), is_csv(options.rows)
+    by_values = {each["name"] for each in declared if is_by_values(each)}
     types, total = find_types(
-        options.rows, options.chunk, by_values.__contains__ if specs else lambda _: True
+        options.rows, options.chunk, by_values.__contains__ if declared else lambda _: True
     )
     names = options.columns.split(",") if options.columns else list(types)
     if not types.keys() >= set(names):
-        raise ValueError(f"--columns {options.columns}: the file has {list_names(types)}")
-    columns = plan_columns(
-        specs or [OpenSpec(name, "FP64", [-1], other_datatypes="all") for name in names],
-        names,
-        types,
-        are_texts=are_texts,
-    )
+        raise ValueError(f"--columns {options.columns}: the file has {_list_names(types)}")
+    inputs = declared or [{"name": name, **_UNKNOWN} for name in names]
+    columns = plan_columns(inputs, names, types, are_texts=are_texts)
     labels = find_labels(metadata)
     writer = Writer(
         options.out,
         {"rows": str(options.rows.resolve()), "size": options.rows.stat().st_size, "model": options.model},
         goes_on=options.resume,
     )
-    begun_at, since, told, gives_up, why = (
-        writer.done,
-        time.monotonic(),
-        time.monotonic(),
-        threading.Event(),
-        "",
-    )
+    begun_at, gives_up, why = writer.done, threading.Event(), ""
+    since = told = time.monotonic()
     is_terminal = sys.stderr.isatty()
 
     def ask(rows: pd.DataFrame) -> pd.DataFrame:
-        inputs = make_inputs(columns, rows, are_texts=are_texts)
-        return read_outputs(
-            client.infer(options.model, inputs, version=options.version, binary=binary),
-            rows,
-            labels,
-            writer.suffix,
-        )
+        sent = make_inputs(columns, rows, are_texts=are_texts)
+        response = client.infer(options.model, sent, version=options.version, binary=binary)
+        return read_outputs(response, rows, labels, writer.suffix)
 
     frames = (
         left
@@ -404,7 +402,7 @@ def _score(options: argparse.Namespace, client: Client) -> int:
         )
     writer.finish(is_complete=writer.done == total)
     first = (
-        f" (the first: {writer.first_reason}{'' if specs else _UNDECLARED})" if writer.first_reason else ""
+        f" (the first: {writer.first_reason}{'' if declared else _UNDECLARED})" if writer.first_reason else ""
     )
     end = (
         f"; {writer.refused:,} are refused, each with its reason in {writer.refused_file}{first}"
@@ -417,7 +415,3 @@ def _score(options: argparse.Namespace, client: Client) -> int:
     )
     print(summary, file=sys.stderr)  # noqa: T201
     return int(writer.done - writer.refused < total)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

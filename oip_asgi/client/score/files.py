@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from .._protocol.errors import ErrorResponse, InferenceError
+from ... import ErrorResponse, InferenceError
 
 
 def read_rows(file: Path, size: int, names: list[str] | None = None) -> Iterator[pd.DataFrame]:
