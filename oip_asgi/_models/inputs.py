@@ -96,7 +96,8 @@ class Inputs(msgspec.Struct, frozen=True, eq=False):
         """Those of some inputs that become columns: values of theirs may be missing."""
         entries, others = self.entries, self.others
         becomes = {name: entries[name].becomes if name in entries else others for name in names}
-        return {name for name, what in becomes.items() if what not in (None, "value")}
+        # an unknown one counts too, so that it is refused for its name
+        return {name for name, what in becomes.items() if what != "value"}
 
     def check_number(self, inputs: int) -> None:
         """Refuse a request with more inputs than it may have."""
