@@ -42,6 +42,7 @@ _SCRIPTS: Final = (
     "options.js",
     "overflow.js",
     "pictures.js",
+    "places.js",
     "plot.js",
     "prose.js",
     "request.js",

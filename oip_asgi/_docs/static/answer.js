@@ -115,7 +115,7 @@ function statusOf({ status, statusText }) {
   return `${status} ${statusText}`.trim();
 }
 
-/** Show an answer. Returns its JSON as text, and after how many seconds it was there. `name` is the model's, `id` the request's, and the rest as in looksOf. Raises the `signal`'s reason once that is aborted: what is shown may be another answer by then. */
+/** Show an answer. Returns its JSON as text, after how many seconds it was there, and where the request is refused why. `name` is the model's, `id` the request's, and the rest as in looksOf. Raises the `signal`'s reason once that is aborted: what is shown may be another answer by then. */
 export async function showAnswer(response, begun, { name, id, signal, ...known }) {
   const say = clockOf(response);
   const bytes = new Uint8Array(await response.arrayBuffer());
@@ -123,11 +123,11 @@ export async function showAnswer(response, begun, { name, id, signal, ...known }
   const length = Number(response.headers.get("Inference-Header-Content-Length") ?? bytes.length);
   const text = new TextDecoder().decode(bytes.subarray(0, length)), binary = bytes.subarray(length);
   const seconds = (performance.now() - begun) / 1000;
-  const told = response.ok ? {} : { failure: refusalOf(text), when: response.status < 500 ? "" : say(id) };
+  const failure = response.ok ? "" : refusalOf(text), told = { failure, when: response.status < 500 ? "" : say(id) };
   begin(statusOf(response), response.ok ? "good" : "bad", told);
   const behind = binary.length ? ` of JSON and ${counted(binary.length, "byte")} of tensors` : "";
   at("size").textContent = `round trip ${duration(seconds)}, ${counted(bytes.length - binary.length, "byte")}${behind}`;
-  if (!response.ok) return { text, seconds };
+  if (!response.ok) return { text, seconds, failure };
   const outputs = outputsIn(text, binary);
   at("look").replaceChildren(...(outputs ? looksOf(outputs, known).map(figureOf) : [made("p", text)]));
   const [, outside] = OUTSIDE.exec(text) ?? [];

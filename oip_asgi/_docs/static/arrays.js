@@ -1,7 +1,7 @@
 // Arrays from files and at random, and their bytes as the protocol has them: little-endian, row by row. Knows nothing of the page.
 
 import { exactly, Written } from "./json.js";
-import { numberOf } from "./tensors.js";
+import { numberOf, writtenOf } from "./tensors.js";
 
 const ARRAYS = {
   BOOL: Uint8Array, UINT8: Uint8Array, UINT16: Uint16Array, UINT32: Uint32Array, UINT64: BigUint64Array, INT8: Int8Array, INT16: Int16Array,
@@ -38,30 +38,17 @@ export function readNpy(buffer) {
   return { shape, values: [...values].map((value) => (typeof value === "bigint" ? exactly(`${value}`) : Number(value))) };
 }
 
-/** The bytes of numbers; those of 64 bits may be Written. */
+/** The bytes of numbers; those of 64 bits may be Written. Raises Error for a number that they cannot hold, as they would be those of another one. */
 export function bytesOf(datatype, values) {
-  const array = ARRAYS[datatype];
-  if (array === BigInt64Array || array === BigUint64Array) return new Uint8Array(array.from(values, bigOf).buffer);
-  const numbers = values.map(numberOf);
-  if (datatype === "FP16" || datatype === "BF16") return new Uint8Array(Uint16Array.from(numbers, datatype === "FP16" ? halfOf : brainOf).buffer);
-  return new Uint8Array(array.from(numbers).buffer);
+  const Kind = ARRAYS[datatype] ?? Uint16Array, isBig = "BigInt64Array BigUint64Array".includes(Kind.name);
+  const read = { FP16: halfOf, BF16: brainOf }[datatype] ?? ((value) => value);
+  const array = Kind.from(values, (value) => (isBig ? bigOf(value) : read(numberOf(value))));
+  const other = isFloating(datatype) ? -1 : values.findIndex((value, place) => `${array[place]}` !== writtenOf(value));
+  if (other >= 0) throw new Error(`${writtenOf(values[other])} is no ${datatype}`);
+  return new Uint8Array(array.buffer);
 }
 
-function bigOf(value) {
-  return BigInt(value instanceof Written ? value.source : Math.trunc(value));
-}
-
-/** Raise Error for a number that the bytes of a datatype cannot hold: they would be those of another one. */
-export function checkValues(datatype, values) {
-  if (isFloating(datatype)) return;
-  const bits = datatype === "BOOL" ? 1 : ARRAYS[datatype].BYTES_PER_ELEMENT * 8, isSigned = datatype.startsWith("INT");
-  const least = isSigned ? -(2n ** BigInt(bits - 1)) : 0n, most = 2n ** BigInt(isSigned ? bits - 1 : bits) - 1n;
-  for (const value of values) {
-    if (typeof value === "number" && !Number.isInteger(value)) throw new Error(`${Number.isNaN(value) ? "a value that is missing" : value} is not an integer`);
-    const number = value instanceof Written ? bigOf(value) : value;
-    if (number < least || number > most) throw new Error(`${number} is not within the range of ${datatype}, ${least} to ${most}`);
-  }
-}
+const bigOf = (value) => BigInt(value instanceof Written ? value.source : Math.trunc(value) || 0);
 
 /** A number in 16 bits, with 5 bits for the exponent: the nearest, and of two the even one. */
 export function halfOf(number) {

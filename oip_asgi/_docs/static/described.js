@@ -48,7 +48,7 @@ function inputsOf({ schemas, example }, metadata) {
   });
 }
 
-/** An input as the fields want it: also its choices, its range and default as text, all three in words (`limits`), and whether its values may be missing. */
+/** An input as the fields want it: also its choices, its least value and its default, all in words (`limits`), and whether its values may be missing. */
 function describe(declared, schema, { isOptional, isFrame }) {
   const { datatype, parameters } = declared, { content_type: contentType, pd_dtype: dtype, pd_categories: categories } = parameters ?? {};
   const isText = datatype === "BYTES" && ["str", "datetime"].includes(contentType);
@@ -62,17 +62,10 @@ function describe(declared, schema, { isOptional, isFrame }) {
     ...declared, contentType, isOptional, choices, hint,
     notes: [isOptional && "optional", ...limits].filter(Boolean),
     limits: [choices && `one of ${listed(choices.map(fieldText))}`, ...limits, hint].filter(Boolean).join("; "),
-    range: limitsOf(kinds),
+    least: Number(fieldText(kinds[0].minimum)),
     isNullable: contentType !== "pd_json" && (isOfFrame || kinds.some(({ type }) => type === "null")),
     zone: dtype?.includes(", ") ? "Z" : "",
   };
-}
-
-/** The range that every value must be in, as numbers and in words; undefined if there is none, or values of several kinds. */
-function limitsOf(kinds) {
-  const [kind, ...others] = kinds.filter(({ type }) => type !== "null"), words = kind && !others.length && rangeOf(kind);
-  const [least, most] = [kind?.minimum, kind?.maximum].map((bound) => (bound === undefined ? undefined : Number(fieldText(bound))));
-  return words ? { least, most, words } : undefined;
 }
 
 /** The range of numbers in words; empty if there is none. */

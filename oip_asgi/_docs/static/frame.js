@@ -100,6 +100,11 @@ export class Frame {
     this.read.hidden = !text;
   }
 
+  /** The cell of a column in a row; that of the first where none is named. */
+  controlOf(name, row = 0) {
+    return this.columns.find((column) => column.name === name)?.cells[row]?.element;
+  }
+
   tensors() {
     return this.columns.map((column) => column.tensor()).filter(Boolean);
   }
