@@ -1,7 +1,6 @@
 // The answer to a request: its status, its views, its JSON, and streams as they grow. Knows nothing of the form.
 
 import { at, build, chooseTab, copyButton, listenToTabs, made, saveButton } from "./elements.js";
-import { EventReader } from "./events.js";
 import { curve, figureOf, growingText } from "./figures.js";
 import { parse, pretty } from "./json.js";
 import { looksOf } from "./looks.js";
@@ -111,9 +110,7 @@ function showStatus(status, kind) {
   at("status").textContent = status;
 }
 
-function statusOf({ status, statusText }) {
-  return `${status} ${statusText}`.trim();
-}
+const statusOf = ({ status, statusText }) => `${status} ${statusText}`.trim();
 
 /** Show an answer. Returns its JSON as text, after how many seconds it was there, and where the request is refused why. `name` is the model's, `id` the request's, and the rest as in looksOf. Raises the `signal`'s reason once that is aborted: what is shown may be another answer by then. */
 export async function showAnswer(response, begun, { name, id, signal, ...known }) {
@@ -166,7 +163,23 @@ function readable(text) {
   }
 }
 
-// Streams
+// Streams: events as they come, parted by empty lines, with their data behind "data:"
+
+/** Read text in pieces of any length: `read` returns the data of the events that are whole by now. */
+export class EventReader {
+  #rest = "";
+
+  read(piece) {
+    const blocks = (this.#rest + piece).split(/\r?\n\r?\n/);
+    this.#rest = blocks.pop();
+    return blocks.map(dataOf).filter((data) => data !== "");
+  }
+}
+
+function dataOf(block) {
+  const lines = block.split(/\r?\n/).filter((line) => line.startsWith("data:"));
+  return lines.map((line) => line.slice("data:".length).replace(/^ /, "")).join("\n");
+}
 
 /** Show a stream as it comes, until it ends or Stop is pressed, and return how it ended ("failed", "stopped", or nothing else) and after how many items. `onFirst` is called when its first item is there. */
 export async function showStream(response, begun, { name, id, declared, signal, stop, onFirst }) {

@@ -1,20 +1,14 @@
 // Arrays from files and at random, and their bytes as the protocol has them: little-endian, row by row. Knows nothing of the page.
 
 import { exactly, Written } from "./json.js";
-import { numberOf, writtenOf } from "./tensors.js";
+import { ARRAYS, numberOf, writtenOf } from "./tensors.js";
 
-const ARRAYS = {
-  BOOL: Uint8Array, UINT8: Uint8Array, UINT16: Uint16Array, UINT32: Uint32Array, UINT64: BigUint64Array, INT8: Int8Array, INT16: Int16Array,
-  INT32: Int32Array, INT64: BigInt64Array, FP32: Float32Array, FP64: Float64Array,
-};
 const OF_NUMPY = { b1: "BOOL", u1: "UINT8", u2: "UINT16", u4: "UINT32", u8: "UINT64", i1: "INT8", i2: "INT16", i4: "INT32", i8: "INT64", f4: "FP32", f8: "FP64" };
 
 export const isFloating = (datatype) => /^(FP|BF)/.test(datatype);
 
 /** The number of elements of a shape; each -1 counts as 1. */
-export function sizeOf(shape) {
-  return shape.reduce((product, size) => product * (size === -1 ? 1 : size), 1);
-}
+export const sizeOf = (shape) => shape.reduce((product, size) => product * (size === -1 ? 1 : size), 1);
 
 /** The shape of so many elements, as a member of a flat object has none; undefined where more than one of its sizes is free. */
 export function shapeOfCount(declared, count) {
@@ -40,7 +34,7 @@ export function readNpy(buffer) {
 
 /** The bytes of numbers; those of 64 bits may be Written. Raises Error for a number that they cannot hold, as they would be those of another one. */
 export function bytesOf(datatype, values) {
-  const Kind = ARRAYS[datatype] ?? Uint16Array, isBig = "BigInt64Array BigUint64Array".includes(Kind.name);
+  const Kind = ARRAYS[datatype], isBig = "BigInt64Array BigUint64Array".includes(Kind.name);
   const read = { FP16: halfOf, BF16: brainOf }[datatype] ?? ((value) => value);
   const array = Kind.from(values, (value) => (isBig ? bigOf(value) : read(numberOf(value))));
   const other = isFloating(datatype) ? -1 : values.findIndex((value, place) => `${array[place]}` !== writtenOf(value));
@@ -85,9 +79,7 @@ export function csvCode(name, datatype, separator, hasNames) {
   return `np.genfromtxt(${JSON.stringify(name)}, delimiter=${JSON.stringify(separator)}${hasNames ? ", skip_header=1" : ""}${dtype})`;
 }
 
-export function zerosCode(shape) {
-  return `np.zeros([${shape.join(", ")}])`;
-}
+export const zerosCode = (shape) => `np.zeros([${shape.join(", ")}])`;
 
 /** The height, the width and the place of the colors in a shape of pictures; null if it is none. -1 is any size; of three sizes it is that of rows only where none is of colors. */
 function pictureLayout(shape) {

@@ -49,9 +49,7 @@ export function readNumber(word, control, place) {
 }
 
 /** A value as it is written into a field. */
-export function fieldText(value) {
-  return value instanceof Written ? value.source : String(value);
-}
+export const fieldText = (value) => value instanceof Written ? value.source : String(value);
 
 /**
  * A control for a value of a column: `read` returns the value, null for a missing one, or undefined where nothing is to be sent.
@@ -130,6 +128,4 @@ function nothingOf(cell, expected) {
 }
 
 /** Where a mistake is: in which row, if there are several. */
-function placeOf({ column, label }) {
-  return column.cells?.length > 1 ? label : column.name;
-}
+const placeOf = ({ column, label }) => column.cells?.length > 1 ? label : column.name;

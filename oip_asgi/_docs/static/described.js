@@ -21,14 +21,10 @@ export function actionsOf(described, path, metadata) {
 }
 
 /** What this client may do to the model: "load", "unload". */
-export function controlsOf(described) {
-  return Object.keys(described.paths).filter((path) => path.startsWith("/repository/")).map((path) => path.split("/").at(-1));
-}
+export const controlsOf = (described) => Object.keys(described.paths).filter((path) => path.startsWith("/repository/")).map((path) => path.split("/").at(-1));
 
 /** The schemas of all inputs that a request may have. */
-function schemasOf({ inputs } = {}) {
-  return [inputs?.items ?? []].flatMap((items) => items.oneOf ?? items).filter(nameOf);
-}
+const schemasOf = ({ inputs } = {}) => [inputs?.items ?? []].flatMap((items) => items.oneOf ?? items).filter(nameOf);
 
 /** The name of the tensor that a schema is of; undefined for that of any. */
 const nameOf = ({ properties }) => properties?.name.enum?.[0];

@@ -10,7 +10,7 @@ import { looksOf } from "./looks.js";
 import { drawFile, openPicture, pixelsIn } from "./pictures.js";
 import { isBehind, isInference } from "./request.js";
 import { isNamed, numbersOf, readRows, separatorOf, wordsOf } from "./rows.js";
-import { imageIn, numberOf, shapeOf } from "./tensors.js";
+import { imageIn, numberOf, shapeOf, slices } from "./tensors.js";
 import { counted, single } from "./words.js";
 
 const DATATYPES = ["FP32", "FP64", "FP16", "INT64", "INT32", "INT16", "INT8", "UINT64", "UINT32", "UINT16", "UINT8", "BOOL", "BYTES"];
@@ -88,9 +88,7 @@ function fits(shape, declared, count) {
 }
 
 /** The tensor that a field was filled with: all that it says, and what a flat object, or a file, does not say. */
-function wholeOf({ given, name, datatype }, findShape) {
-  return { name, shape: given.shape ?? findShape(), datatype, ...given, isWhole: given.value === undefined };
-}
+const wholeOf = ({ given, name, datatype }, findShape) => ({ name, shape: given.shape ?? findShape(), datatype, ...given, isWhole: given.value === undefined });
 
 /** The line above a field: its name, and what is known of it. */
 function titleOf({ name, datatype, shape, contentType, notes, ...known }, htmlFor) {
@@ -148,20 +146,10 @@ class Lines {
     this.control.addEventListener("input", () => { this.edited(); this.fit(); });
     this.tools = build("div", { className: "tools" });
     this.preview = build("div", { className: "preview", hidden: true });
-    this.told = build("p", { className: "hint", role: "status", hidden: true });
-    this.element = build("div", { className: "field" }, [titleOf(input, id), this.tools, this.control, this.preview, this.told]);
-    this.element.addEventListener("input", () => this.tell(""));
-    this.opener = new Opener(this.element, {
-      read: (files) => this.read(files),
-      use: (found) => this.use(found),
-      refuse: ({ message }, [file]) => this.tell(`Nothing is read from ${file.name}: ${message}`),
-    });
-  }
-
-  /** Say why a file is not read; nothing once there is something else. */
-  tell(text) {
-    this.told.textContent = text;
-    this.told.hidden = !text;
+    this.element = build("div", { className: "field" }, [titleOf(input, id), this.tools, this.control, this.preview]);
+    this.opener = new Opener(this.element, { read: (files) => this.read(files), use: (found) => this.use(found) });
+    this.element.append(this.opener.told);
+    this.element.addEventListener("input", () => this.opener.tell(""));
   }
 
   /** What the focus goes to: files stand in place of the text. */
@@ -383,7 +371,7 @@ class Numbers extends Lines {
     this.held = null;
     this.control.hidden = false;
     this.preview.hidden = true;
-    this.control.value = this.datatype === "BYTES" ? texts.join("\n") : rowsOf(texts, width).map((row) => row.join(", ")).join("\n");
+    this.control.value = this.datatype === "BYTES" ? texts.join("\n") : slices(texts, width).map((row) => row.join(", ")).join("\n");
     this.fit();
   }
 
@@ -418,7 +406,7 @@ class Numbers extends Lines {
 
   fill(tensor) {
     this.opener.forget();
-    this.tell("");
+    this.opener.tell("");
     if (!tensor && this.isLarge) return;
     this.given = tensor;
     if (tensor && isBehind(tensor) && this.held) return;
@@ -432,12 +420,6 @@ class Numbers extends Lines {
 function textOfNumber(value, datatype) {
   if (!isFloating(datatype)) return fieldText(value);
   return String(datatype === "FP32" ? single(Math.fround(numberOf(value))) : numberOf(value));
-}
-
-function rowsOf(elements, width) {
-  const rows = [];
-  for (let place = 0; width && place < elements.length; place += width) rows.push(elements.slice(place, place + width));
-  return rows;
 }
 
 /** The bytes of a file, as text. */

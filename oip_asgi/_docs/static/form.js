@@ -283,9 +283,7 @@ function showExchange() {
 }
 
 /** What the document of a model says of what it does not declare. */
-function adviceOf(model, action) {
-  return model.actions.get(action).description.replaceAll("`", "").replace(NO_EXAMPLE, "");
-}
+const adviceOf = (model, action) => model.actions.get(action).description.replaceAll("`", "").replace(NO_EXAMPLE, "");
 
 /** Leave the request that was sent, and its answer. */
 export function leaveAnswer() {

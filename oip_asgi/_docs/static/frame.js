@@ -16,17 +16,12 @@ export class Frame {
     this.table = build("table", { className: "frame" }, [build("thead", {}, [this.head]), build("tbody", {}, this.columns.map(({ element }) => element))]);
     const scroll = build("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Rows" }, [this.table]);
     this.element = build("div");
-    this.opener = new Opener(this.element, {
-      read: ([file]) => file.text(),
-      use: (text) => this.take(text),
-      refuse: ({ message }, [file]) => this.tell(`Nothing is read from ${file.name}: ${message}`, false),
-    });
+    this.opener = new Opener(this.element, { read: ([file]) => file.text(), use: (text) => this.take(text) });
     this.fewer = button("Remove a row", () => this.setRows(this.count - 1), { ariaLabel: "Remove the last row" });
     const add = button("Add a row", () => this.repeatRow());
     const pick = this.opener.picker("From a CSV file", { ariaLabel: "Rows from a CSV file", accept: ".csv,.tsv,.txt" });
     const hint = build("span", { className: "faint wide" }, ["or paste rows of a spreadsheet"]);
-    this.read = build("p", { className: "hint", role: "status", hidden: true });
-    this.element.append(scroll, this.read, build("div", { className: "buttons" }, [add, this.fewer, pick, hint]));
+    this.element.append(scroll, this.opener.told, build("div", { className: "buttons" }, [add, this.fewer, pick, hint]));
     scroll.addEventListener("paste", (event) => this.paste(event));
     this.setRows(1);
   }
@@ -70,9 +65,9 @@ export class Frame {
     const names = this.columns.map(({ name }) => name);
     const first = names.indexOf(column.name), areNames = (cells) => this.areNames(cells, first);
     const { head, texts, unknown } = columnsOf(readRows(text), names, first, areNames);
-    if (head.length && unknown.length === head.length) return this.tell(`Nothing is read: no column is called ${listed(head)}. Expected: ${listed(names)}`);
+    if (head.length && unknown.length === head.length) return this.opener.tell(`Nothing is read: no column is called ${listed(head)}. Expected: ${listed(names)}`);
     const all = texts.values().next().value?.length ?? 0, length = Math.min(all, MOST_ROWS - row);
-    this.tell([
+    this.opener.tell([
       `${texts.size} of ${counted(names.length, "column")} read`,
       unknown.length && `unknown: ${unknown.join(", ")}`,
       length < all && `only ${length} of ${counted(all, "row")}`,
@@ -91,13 +86,6 @@ export class Frame {
   areNames(cells, first) {
     const fits = this.columns.slice(first).map((column, place) => column.fits(cells[place] ?? ""));
     return fits.includes(false) && !fits.includes(true);
-  }
-
-  /** Say what was read of a text, and whether that is all; nothing once the rows are others. */
-  tell(text, isAll = true) {
-    this.read.textContent = text;
-    this.read.className = isAll ? "faint" : "hint";
-    this.read.hidden = !text;
   }
 
   /** The cell of a column in a row; that of the first where none is named. */
@@ -120,7 +108,7 @@ export class Frame {
     this.opener.forget();
     for (const column of this.columns) column.fill(tensorOf(column), count);
     this.numberRows();
-    this.tell("");
+    this.opener.tell("");
   }
 
   /** One row needs no number, and cannot be removed. */
@@ -133,9 +121,7 @@ export class Frame {
   }
 }
 
-function rowsIn(tensors) {
-  return Math.max(0, ...tensors.map(({ data }) => [data ?? []].flat(Infinity).length));
-}
+const rowsIn = (tensors) => Math.max(0, ...tensors.map(({ data }) => [data ?? []].flat(Infinity).length));
 
 class Column {
   constructor(input) {

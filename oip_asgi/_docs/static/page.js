@@ -111,9 +111,7 @@ function showList() {
 }
 
 /** Whether a model is, in all its versions: each name stands once in the list. */
-function isReady(name) {
-  return models.get(name).every(({ state }) => state === "READY");
-}
+const isReady = (name) => models.get(name).every(({ state }) => state === "READY");
 
 /** Whether the reader wants a model in the list. */
 function isListed(name) {

@@ -25,9 +25,8 @@ export function drawPixels(values, layout, described) {
 }
 
 /** The picture in a file; raises Error where there is none. */
-export function openPicture(file) {
-  return createImageBitmap(file).catch(() => { throw new Error("it is neither npy nor CSV, nor a picture that the browser can read"); });
-}
+export const openPicture = (file) =>
+  createImageBitmap(file).catch(() => { throw new Error("it is neither npy nor CSV, nor a picture that the browser can read"); });
 
 /** The pixels of a picture, four bytes each, in the size that a layout asks for; -1 is its own. */
 export function pixelsIn(bitmap, layout) {
@@ -79,6 +78,4 @@ function size(canvas, width, height) {
   canvas.style.width = `${width * larger}px`;
 }
 
-export function blobOf(canvas) {
-  return new Promise((resolve) => { canvas.toBlob(resolve, "image/png"); });
-}
+export const blobOf = (canvas) => new Promise((resolve) => { canvas.toBlob(resolve, "image/png"); });

@@ -122,6 +122,4 @@ export function elementsOf(text) {
   });
 }
 
-function inline(text) {
-  return partsOf(text).map(([kind, part]) => (kind === "plain" ? part : build(kind, {}, [part])));
-}
+const inline = (text) => partsOf(text).map(([kind, part]) => (kind === "plain" ? part : build(kind, {}, [part])));

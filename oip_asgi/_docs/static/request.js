@@ -6,9 +6,7 @@ import { isJSON, parse, pretty, Written } from "./json.js";
 import { membersOf, numberOf, plainData } from "./tensors.js";
 
 /** Whether the body of an action is an inference request; that of another is a flat object, whose members are the inputs. */
-export function isInference(action) {
-  return action.startsWith("infer");
-}
+export const isInference = (action) => action.startsWith("infer");
 
 /**
  * The tensors in a body of an action; null where it is no request. Raises SyntaxError where it is no JSON. Those of a flat object have no shape, and
@@ -30,9 +28,7 @@ export function besides(body, action, names) {
 }
 
 /** What an inference request and a flat object both may have besides their inputs. */
-export function ofBoth({ id, parameters }) {
-  return { ...(id === undefined ? {} : { id }), ...(parameters === undefined ? {} : { parameters }) };
-}
+export const ofBoth = ({ id, parameters }) => ({ ...(id === undefined ? {} : { id }), ...(parameters === undefined ? {} : { parameters }) });
 
 /** The body that has these tensors, besides the rest of it. */
 export function bodyOf(tensors, action, rest) {
@@ -41,19 +37,13 @@ export function bodyOf(tensors, action, rest) {
 }
 
 /** The tensors whose bytes follow the JSON: large ones, but in a flat object, which is JSON alone. */
-export function partsOf(tensors, action) {
-  return isInference(action) ? tensors.filter(({ bytes }) => bytes) : [];
-}
+export const partsOf = (tensors, action) => isInference(action) ? tensors.filter(({ bytes }) => bytes) : [];
 
 /** Whether the bytes of a tensor follow the JSON. */
-export function isBehind({ parameters }) {
-  return parameters?.binary_data_size !== undefined;
-}
+export const isBehind = ({ parameters }) => parameters?.binary_data_size !== undefined;
 
 /** The parts whose bytes follow the JSON of these tensors, in their order. */
-export function partsIn(tensors, parts) {
-  return tensors.filter(isBehind).map(({ name }) => parts.find((part) => part.name === name)).filter(Boolean);
-}
+export const partsIn = (tensors, parts) => tensors.filter(isBehind).map(({ name }) => parts.find((part) => part.name === name)).filter(Boolean);
 
 function wholeTensor({ bytes, values, code, value, isWhole, ...tensor }) {
   if (bytes) return { ...tensor, parameters: { ...tensor.parameters, binary_data_size: bytes.length } };

@@ -7,9 +7,7 @@ import { counted } from "./words.js";
 export const MISSING = ["", "NA", "NaN", "nan", "NULL", "null", "None", "NaT"];  // texts of a value that is missing
 
 /** What parts the cells of a text: tabs, semicolons or commas, whichever its first line has. */
-export function separatorOf(text) {
-  return ["\t", ";", ","].find((each) => text.split("\n", 1)[0].includes(each)) ?? ",";
-}
+export const separatorOf = (text) => ["\t", ";", ","].find((each) => text.split("\n", 1)[0].includes(each)) ?? ",";
 
 /** Read text as rows of texts, with quotes as RFC 4180 has them. */
 export function readRows(text) {
@@ -59,9 +57,7 @@ export function wordsOf(text, arePairs) {
 }
 
 /** Whether the first row names the columns of numbers. */
-export function isNamed(rows) {
-  return rows[0]?.some((text) => /[^-+\d.,\s]/.test(text) && Number.isNaN(numberIn(text)) && !MISSING.includes(text.trim()));
-}
+export const isNamed = (rows) => rows[0]?.some((text) => /[^-+\d.,\s]/.test(text) && Number.isNaN(numberIn(text)) && !MISSING.includes(text.trim()));
 
 /** Rows of numbers, without a first line that names them; raises Error for a cell that is none, and where they are no array. */
 export function numbersOf(rows) {
@@ -78,6 +74,4 @@ export function numbersOf(rows) {
 }
 
 /** The number in a cell; NaN if there is none. */
-function numberIn(text) {
-  return text.trim() ? exactly(text.replace(/^\s*([-+]?)inf(inity)?\s*$/i, "$1Infinity")) : NaN;
-}
+const numberIn = (text) => text.trim() ? exactly(text.replace(/^\s*([-+]?)inf(inity)?\s*$/i, "$1Infinity")) : NaN;

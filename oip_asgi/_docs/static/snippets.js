@@ -17,9 +17,7 @@ export const LANGUAGES = {
 };
 
 /** Whether a body is too long to be repeated in code. */
-export function isLong(body) {
-  return body.length > LONG;
-}
+export const isLong = (body) => body.length > LONG;
 
 /** The file in which the body has to be saved for the code; null if the code has the body itself. */
 export function fileOf({ body, parts, sources }) {
@@ -54,9 +52,7 @@ function withFiles(body, sources) {
   return sources.reduce((text, source) => text.replaceAll(source.text, () => read(source)), escaped);
 }
 
-function quoted(text) {
-  return `'${text.replaceAll("'", `'\\''`)}'`;
-}
+const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
 /** Lines of Python, with httpx2. */
 function python(request) {
@@ -80,9 +76,8 @@ function python(request) {
 
 const READ = 'def read(name):\n    return base64.b64encode(open(name, "rb").read()).decode()\n\n\n';
 
-function withReads(code, sources) {
-  return sources.reduce((text, source) => text.replaceAll(JSON.stringify(source.text), () => `read(${JSON.stringify(source.name)})`), code);
-}
+const withReads = (code, sources) =>
+  sources.reduce((text, source) => text.replaceAll(JSON.stringify(source.text), () => `read(${JSON.stringify(source.name)})`), code);
 
 /**
  * The members of an inference request of which Python can write the arrays: inputs that have data and no parameters, or are parts, made by code. Null
@@ -166,9 +161,7 @@ function inputsOf(request) {
 }
 
 /** The code that makes the array of an input, if it is one of the parts. */
-function codeOf({ name }, parts) {
-  return parts.find((part) => part.name === name)?.code;
-}
+const codeOf = ({ name }, parts) => parts.find((part) => part.name === name)?.code;
 
 function arrayOf({ name, shape, datatype, data }, parts) {
   const code = data ? null : codeOf({ name }, parts);
@@ -176,13 +169,10 @@ function arrayOf({ name, shape, datatype, data }, parts) {
   return `np.array(${literal(pretty(data))}, dtype="${DTYPES[datatype] ?? datatype.toLowerCase()}").reshape(${pretty(shape)})`;
 }
 
-function argumentsOf({ name, version, headers }) {
-  return `${JSON.stringify(name)}, inputs${version === undefined ? "" : `, model_version=${JSON.stringify(version)}`}${headersOf(headers)}`;
-}
+const argumentsOf = ({ name, version, headers }) =>
+  `${JSON.stringify(name)}, inputs${version === undefined ? "" : `, model_version=${JSON.stringify(version)}`}${headersOf(headers)}`;
 
-function headersOf(headers) {
-  return Object.keys(headers).length ? `, headers=${literal(JSON.stringify(headers))}` : "";
-}
+const headersOf = (headers) => Object.keys(headers).length ? `, headers=${literal(JSON.stringify(headers))}` : "";
 
 /** Lines of JavaScript, for a browser, Node and others. */
 function browser({ url, headers, body, file, streams, parts, sources }) {
@@ -207,9 +197,7 @@ export function declaration(sent, answered, declared) {
 }
 
 /** Items of a list of Python: each of several is on a line of its own. */
-function writeItems(items) {
-  return items.length > 1 ? `\n${items.map((item) => `    ${item},\n`).join("")}` : items.join("");
-}
+const writeItems = (items) => items.length > 1 ? `\n${items.map((item) => `    ${item},\n`).join("")}` : items.join("");
 
 /** The first dimension is mostly the number of rows, which may be any. */
 function specOf({ name, datatype, shape, parameters }) {

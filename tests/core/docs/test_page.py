@@ -176,7 +176,7 @@ def test_the_latency_that_the_page_shows_is_within_five_percent(scripts: Scripts
             now[0] = 0.0  # so that the differences are exact
         states.append(get(server, STATE)[1])
     shares = [0.5, 0.99]
-    shown = scripts.values_of(f"{shares}.map((share) => statistics.quantile(given.durations, share))", states)
+    shown = scripts.values_of(f"{shares}.map((share) => numbers.quantile(given.durations, share))", states)
     for durations, found in zip(DURATIONS, shown, strict=True):
         expected = [sorted(durations)[int(np.ceil(len(durations) * share)) - 1] for share in shares]
         assert found == pytest.approx(expected, rel=0.05)

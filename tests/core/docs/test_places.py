@@ -101,13 +101,8 @@ def test_the_place_that_a_refusal_names_is_found(scripts: Scripts) -> None:
     texts = []
     for model, asked, *_ in REFUSED:
         is_infer = isinstance(asked, list) and "datatype" in asked[0]
-        request = Request(
-            "POST",
-            f"/models/{model}/{'infer' if is_infer else 'generate'}",
-            (),
-            json.dumps({"inputs": asked} if is_infer else asked).encode(),
-        )
-        answer = way(request)
+        body = json.dumps({"inputs": asked} if is_infer else asked).encode()
+        answer = way(Request("POST", f"/models/{model}/{'infer' if is_infer else 'generate'}", (), body))
         assert answer.status == 400, (model, asked, answer.body)
         texts.append(json.loads(answer.body)["error"])
     names = ["age", "plan", QUOTED["name"], "date", "x", "xs", "file", "when", "names", "factor"]

@@ -145,15 +145,15 @@ OF_WORDS: dict[str, list[tuple[Any, Any]]] = {
         for name, words in [("pd", "a data frame (pd)"), ("str", "texts (str)"), ("picture", "picture"), ("toString", "toString")]
     ],
     # several processes are known by counters that go down again
-    "statistics.areOfSeveral(given)": [
+    "numbers.areOfSeveral(given)": [
         (readings(4, 5, 0, 1), False), (readings(4, 90, 5, 91, 6), True), (readings(4, None, 1, None, 0), False), ([], False),
     ],
     # what is recent began with the first reading since which all is known
-    "(({ seconds, durations }) => [seconds, durations.counts[0], durations.sum])(statistics.recentChange(given[0], given[1]) ?? none)": [
+    "(({ seconds, durations }) => [seconds, durations.counts[0], durations.sum])(numbers.recentChange(given[0], given[1]) ?? none)": [
         (change([(0, 4)], (0, 4)), [0, 0, 0]), (change([(0, 4), (2, 5), (4, 9)], (5, 10)), [5, 6, 3]),
         (change([(0, 4), None, (4, 9), (6, 9)], (6, 9)), [2, 0, 0]), (change([(0, 9), (2, 1), (4, 2)], (4, 2)), [2, 1, 0.5]),
     ],
-    "statistics.recentChange(given[0], given[1]) ?? null": [
+    "numbers.recentChange(given[0], given[1]) ?? null": [
         (change([], (1, 4)), None), (change([(0, 4), (2, 5), None], (5, 10)), None), (change([(0, 9)], (2, 1)), None),
     ],
 }  # fmt: skip
