@@ -64,11 +64,6 @@ export function awaitAnswer(stop, onLate) {
   }, PATIENCE);
 }
 
-function offerStop(stop) {
-  at("stop").hidden = false;
-  at("stop").onclick = stop;
-}
-
 /** There is nothing to stop: who has stopped it by the keyboard can send again. */
 function withdrawStop() {
   if (document.activeElement === at("stop")) at("send").focus();
@@ -92,7 +87,7 @@ function begin(status, kind, { failure = "", when = "", stop = null, isBare = Bo
   at("answer").hidden = at("answer").ariaBusy = false;
   showStatus(status, kind);
   at("size").textContent = "";
-  if (stop) offerStop(stop);
+  if (stop) Object.assign(at("stop"), { hidden: false, onclick: stop });
   else withdrawStop();
   at("failure").hidden = !failure;
   at("failure").textContent = failure;
@@ -130,7 +125,9 @@ export async function showAnswer(response, begun, { name, id, signal, ...known }
   const [, outside] = OUTSIDE.exec(text) ?? [];
   if (outside) at("look").prepend(made("p", `The request has values that are out of the expected range: ${JSON.parse(outside)}.`));
   if (outputs && !outputs.length) at("look").append(made("p", "It has no outputs.", "faint"));
-  showText(readable(text), name);
+  const written = outputs ? pretty(parse(text)) : text;
+  at("text").textContent = written.length > MOST_SHOWN ? `${written.slice(0, MOST_SHOWN)}\n… ${written.length - MOST_SHOWN} characters more` : written;
+  offer(() => written, `${name}.json`);
   return { text, seconds };
 }
 
@@ -142,25 +139,11 @@ function outputsIn(text, binary) {
   }
 }
 
-function showText(text, name) {
-  const cut = text.length > MOST_SHOWN ? `${text.slice(0, MOST_SHOWN)}\n… ${text.length - MOST_SHOWN} characters more` : text;
-  at("text").textContent = cut;
-  offer(() => text, `${name}.json`);
-}
-
 /** The buttons beside the tabs: they are for the whole answer. */
 function offer(textOf, file) {
   at("tools").replaceChildren(copyButton(textOf), saveButton(file, () => new Blob([textOf()], { type: "application/json" })));
   at("tools").firstChild.ariaLabel = "Copy the JSON";
   at("tools").lastChild.ariaLabel = "Save the JSON";
-}
-
-function readable(text) {
-  try {
-    return pretty(parse(text));
-  } catch {
-    return text;
-  }
 }
 
 // Streams: events as they come, parted by empty lines, with their data behind "data:"
@@ -172,13 +155,9 @@ export class EventReader {
   read(piece) {
     const blocks = (this.#rest + piece).split(/\r?\n\r?\n/);
     this.#rest = blocks.pop();
+    const dataOf = (block) => [...block.matchAll(/^data: ?(.*?)\r?$/gm)].map(([, data]) => data).join("\n");
     return blocks.map(dataOf).filter((data) => data !== "");
   }
-}
-
-function dataOf(block) {
-  const lines = block.split(/\r?\n/).filter((line) => line.startsWith("data:"));
-  return lines.map((line) => line.slice("data:".length).replace(/^ /, "")).join("\n");
 }
 
 /** Show a stream as it comes, until it ends or Stop is pressed, and return how it ended ("failed", "stopped", or nothing else) and after how many items. `onFirst` is called when its first item is there. */

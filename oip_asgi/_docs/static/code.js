@@ -44,7 +44,7 @@ function limitOf({ request, codes, hasLink }) {
   return tooLong.length ? `The request is too long for ${enumerate(tooLong)}. ${isLong(body) ? "" : others}` : others;
 }
 
-const enumerate = (words) => words.join(", ").replace(/, ([^,]*)$/, " and $1");
+const enumerate = (words) => new Intl.ListFormat("en-GB").format(words);
 
 function showSnippet(name) {
   const { request, isEarlier, codes } = shown, code = codes.get(name), file = fileOf(request), isNamed = Boolean(file) && !isEarlier && code.includes(file);

@@ -13,7 +13,7 @@ export function actionsOf(described, path, metadata) {
     const { description = "", content } = post.requestBody;
     const { schema, example } = content["application/json"];
     const { properties } = described.components.schemas[schema.$ref.split("/").at(-1)];
-    found.set(action, { description, docstring: post.description, example, schemas: schemasOf(properties) });
+    found.set(action, { description, docstring: post.description, example, schemas: [properties?.inputs?.items ?? []].flatMap((items) => items.oneOf ?? items).filter(nameOf) });
   }
   const whole = found.get("infer") ?? found.get("infer_stream");
   for (const action of found.values()) action.inputs = inputsOf(whole, metadata);
@@ -22,9 +22,6 @@ export function actionsOf(described, path, metadata) {
 
 /** What this client may do to the model: "load", "unload". */
 export const controlsOf = (described) => Object.keys(described.paths).filter((path) => path.startsWith("/repository/")).map((path) => path.split("/").at(-1));
-
-/** The schemas of all inputs that a request may have. */
-const schemasOf = ({ inputs } = {}) => [inputs?.items ?? []].flatMap((items) => items.oneOf ?? items).filter(nameOf);
 
 /** The name of the tensor that a schema is of; undefined for that of any. */
 const nameOf = ({ properties }) => properties?.name.enum?.[0];

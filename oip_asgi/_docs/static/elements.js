@@ -17,10 +17,10 @@ export function build(tag, properties, children = []) {
 }
 
 /** A name, which is broken behind its signs where it is longer than a line. */
-export const breakable = (name) => name.split(/(?<=[_./-])(?=\w)/).flatMap((part, place) => (place ? [made("wbr"), part] : [part]));
+export const breakable = (name, places = /(?<=[_./-])(?=\w)/) => name.split(places).flatMap((part, place) => (place ? [made("wbr"), part] : [part]));
 
 /** An address, which is broken behind its slashes alone. */
-export const breakableAddress = (url) => url.split(/(?<=\/)(?=[^/])/).flatMap((part, place) => (place ? [made("wbr"), part] : [part]));
+export const breakableAddress = (url) => breakable(url, /(?<=\/)(?=[^/])/);
 
 /** A quiet button, and what it does. */
 export function button(text, onClick, properties = {}) {
@@ -61,13 +61,8 @@ export function saveButton(name, blobOf, label = "Save") {
 }
 
 /** Rows of a table, each with a name and its values. */
-export function tableRows(rows) {
-  return rows.map(([name, ...values]) => {
-    const row = made("tr");
-    row.append(Object.assign(made("th", name), { scope: "row" }), ...values.map((value) => made("td", value)));
-    return row;
-  });
-}
+export const tableRows = (rows) =>
+  rows.map(([name, ...values]) => build("tr", {}, [build("th", { scope: "row" }, [name]), ...values.map((value) => made("td", value))]));
 
 const tabsOf = (list) => [...list.querySelectorAll("[role=tab]")];
 

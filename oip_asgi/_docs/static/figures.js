@@ -111,9 +111,7 @@ function bars(row, title) {
   return title ? build("div", {}, [made("h4", title), list]) : list;
 }
 
-const scoreOf = (score, isShare) => isShare ? percent(score) : short(score);
-
-const percent = (share) => share > 0 && share < 0.0005 ? "< 0.1 %" : `${(share * 100).toFixed(1)} %`;
+const scoreOf = (score, isShare) => (!isShare ? short(score) : score > 0 && score < 0.0005 ? "< 0.1 %" : `${(score * 100).toFixed(1)} %`);
 
 function bar(label, share, text) {
   const fill = made("span", undefined, share < 0 ? "fill negative" : "fill");
@@ -198,15 +196,10 @@ function curveFigure({ name, values }) {
 /** A curve of values, with its least and largest beside it. */
 export function curve(values, described) {
   const svg = shape("svg", { role: "img" });
-  const finite = thinned(values).map((value) => (Number.isFinite(value) ? value : null));
+  const step = Math.ceil(values.length / MOST_POINTS), finite = values.filter((_, place) => place % step === 0).map((value) => (Number.isFinite(value) ? value : null));
   const [least, most] = rangeOf(finite.filter((value) => value !== null)) ?? [0, 0];
   draw(svg, finite, described, { range: [least, most] });
   return build("div", { className: "curve-box" }, [made("span", short(most), "faint"), svg, made("span", short(least), "faint")]);
-}
-
-function thinned(values) {
-  const step = Math.ceil(values.length / MOST_POINTS);
-  return step > 1 ? values.filter((_, place) => place % step === 0) : values;
 }
 
 function heatFigure({ name, values, datatype, ...layout }) {

@@ -17,7 +17,9 @@ const MANY = 100;  // requests, of which one takes longer than p99
  */
 export function showNumbers({ readings, newest, problem }) {
   const most = newest?.durations.bounds.at(-1), seconds = (value) => duration(value, most);
-  const { moments, along } = seenOf(readings), known = moments.filter(Boolean), when = lately(Math.min(total(known.map((moment) => moment.seconds)), WIDTH));
+  const now = performance.now(), along = readings.slice(1).map((reading) => (reading ? 1 - (now - reading.now) / 1000 / WIDTH : 0));  // how far to the right each is
+  const moments = momentsOf(readings).map((moment, place) => (along[place] >= 0 ? moment : null));  // no older than a plot is wide
+  const known = moments.filter(Boolean), when = lately(Math.min(total(known.map((moment) => moment.seconds)), WIDTH));
   at("plots").hidden = known.filter((moment) => total(moment.durations.counts)).length < FEW;
   for (const axis of at("plots").querySelectorAll(".axis")) axis.firstChild.textContent = `${WIDTH / 60} minutes ago`;
   const rates = moments.map((moment) => moment && total(moment.durations.counts) / moment.seconds);
@@ -31,12 +33,6 @@ export function showNumbers({ readings, newest, problem }) {
   const recent = recentChange(shown, newest), isQuiet = !recent || !total(recent.durations.counts);
   showLatencies(isQuiet ? newest : recent, isQuiet ? "since the start" : lately(recent.seconds), seconds);
   at("totals").textContent = [!isQuiet && sentenceOf(recent, seconds), ...sentencesOf(newest), areOfSeveral(readings) && "Several processes seem to answer: each counts its own requests."].filter(Boolean).join("\n");
-}
-
-/** What happened before each reading, null for what is older than a plot is wide; and how far to the right in it each is. */
-function seenOf(readings) {
-  const now = performance.now(), along = readings.slice(1).map((reading) => (reading ? 1 - (now - reading.now) / 1000 / WIDTH : 0));
-  return { along, moments: momentsOf(readings).map((moment, place) => (along[place] >= 0 ? moment : null)) };
 }
 
 /** How long requests took. One of many takes longer than p99; of a few, the slowest says more. */

@@ -78,12 +78,9 @@ export function idOf({ body, file }) {
 /** The inputs that were sent, for what is shown beside the outputs: with what is `declared` of them. */
 export function sentIn({ body, file, action }, declared) {
   const tensors = !file && isJSON(body) ? tensorsOf(body, action) ?? [] : [];
-  return tensors.map((tensor) => withDeclared(tensor, declared)).map((tensor) => ({ ...tensor, data: plainData(tensor) }));
-}
-
-/** A tensor with the shape that its input declares, and with its content type if it has none of its own. */
-function withDeclared(tensor, declared) {
-  const input = declared.find(({ name }) => name === tensor.name);
-  const shape = Array.isArray(tensor.shape) ? tensor.shape.map(numberOf) : input && shapeOfCount(input.shape, [tensor.data].flat(Infinity).length);
-  return { ...tensor, shape, declared: input?.shape, parameters: { ...input?.parameters, ...tensor.parameters } };
+  return tensors.map((tensor) => {
+    const input = declared.find(({ name }) => name === tensor.name), parameters = { ...input?.parameters, ...tensor.parameters };
+    const shape = Array.isArray(tensor.shape) ? tensor.shape.map(numberOf) : input && shapeOfCount(input.shape, [tensor.data].flat(Infinity).length);
+    return { ...tensor, shape, declared: input?.shape, parameters, data: plainData({ ...tensor, parameters }) };
+  });
 }

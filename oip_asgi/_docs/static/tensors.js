@@ -28,12 +28,10 @@ export function outputsOf(text, binary = new Uint8Array()) {
 /** The elements of a tensor in JSON, flat: those that are JSON texts as what they stand for, and a date that is missing as null. */
 export function plainData({ data, parameters }) {
   const elements = [data ?? []].flat(Infinity), type = parameters?.content_type;
+  const isPlainJSON = (text) => typeof text === "string" && isJSON(text) && !/^\s*[[{]/.test(text);  // nested JSON is shown as its text
   if (type === "pd_json") return elements.map((text) => (isPlainJSON(text) ? parse(text) : text));
   return elements.map((element) => (element === "NaT" && type === "datetime" ? null : element));
 }
-
-/** Whether a text is JSON of one value: nested ones are shown as their text. */
-const isPlainJSON = (text) => typeof text === "string" && isJSON(text) && !/^\s*[[{]/.test(text);
 
 /** The members of a flat object, as `generate` answers them. Their shapes are those of their lists. */
 function flatOutputs(document) {
