@@ -81,21 +81,17 @@ export function csvCode(name, datatype, separator, hasNames) {
 
 export const zerosCode = (shape) => `np.zeros([${shape.join(", ")}])`;
 
-/** The height, the width and the place of the colors in a shape of pictures; null if it is none. -1 is any size; of three sizes it is that of rows only where none is of colors. */
-function pictureLayout(shape) {
-  const own = shape.length === 4 && [1, -1].includes(shape[0]) ? shape.slice(1) : shape, isColors = (size) => [1, 3, 4].includes(size);
-  if (own.length === 3 && isColors(own[2])) return { height: own[0], width: own[1], channels: own[2], isLast: true };
-  if (own.length === 3 && isColors(own[0])) return { height: own[1], width: own[2], channels: own[0], isLast: false };
-  const [height, width] = own.slice(-2), isGray = shape.length === 2 || (shape.length === 3 && shape[0] === -1);
-  return isGray ? { height, width, channels: 1, isLast: false } : null;
-}
-
-/** The layout in a shape for a picture of this size: it is scaled where both sizes are given, and is 1 high, or as wide as a row, only if it is so itself. */
-export function layoutFor(shape, { width, height }) {
-  const layout = pictureLayout(shape);
-  if (!layout) return null;
-  const sizes = [layout.width, layout.height], fits = sizes.every((size, axis) => [-1, [width, height][axis]].includes(size));
-  return fits || !sizes.some((size) => [-1, 1].includes(size)) ? layout : null;
+/**
+ * The height, the width and the place of the colors in a shape of pictures, for one of this size; null if there are none. -1 is any size; of three sizes
+ * it is that of rows only where none is of colors. A picture is scaled where both sizes are given, and is 1 high, or as wide as a row, only if it is so itself.
+ */
+export function layoutFor(shape, picture) {
+  const own = shape.length === 4 && [1, -1].includes(shape[0]) ? shape.slice(1) : shape, isColors = (size) => own.length === 3 && [1, 3, 4].includes(size);
+  const isLast = isColors(own[2]), isFirst = !isLast && isColors(own[0]), isGray = shape.length === 2 || (shape.length === 3 && shape[0] === -1);
+  if (!isLast && !isFirst && !isGray) return null;
+  const [height, width] = isLast ? own : own.slice(-2), sizes = [width, height];
+  const fits = [picture.width, picture.height].every((size, axis) => [-1, size].includes(sizes[axis]));
+  return fits || !sizes.some((size) => [-1, 1].includes(size)) ? { height, width, channels: isLast ? own[2] : isFirst ? own[0] : 1, isLast } : null;
 }
 
 /** The values of a picture, from four bytes for each pixel: bytes for integers, and 0 to 1 for floats. */

@@ -42,19 +42,13 @@ export class Fields {
   }
 
   /** The tensors of a request for an action; those with `bytes` are sent behind the JSON. Raises Mistake, also for a file where the action takes none. */
-  tensors(action) {
-    return this.frame ? this.frame.tensors() : this.fields.map((field) => field.tensor(action)).filter(Boolean);
-  }
+  tensors(action) { return this.frame ? this.frame.tensors() : this.fields.map((field) => field.tensor(action)).filter(Boolean); }
 
   /** The file that is the whole body: of the only input, if its content type is one that JSON cannot carry. */
-  get body() {
-    return this.fields[0]?.body;
-  }
+  get body() { return this.fields[0]?.body; }
 
   /** The files in the tensors: their base64, and the name of each. */
-  get sources() {
-    return this.fields.flatMap((field) => field.sources ?? []);
-  }
+  get sources() { return this.fields.flatMap((field) => field.sources ?? []); }
 
   /** What is being read for them is not wanted any more. */
   forget() {
@@ -62,9 +56,7 @@ export class Fields {
   }
 
   /** Why they cannot show the tensors of a request; nothing if they can. */
-  limitOf(tensors) {
-    return this.frame?.limitOf(tensors) ?? "";
-  }
+  limitOf(tensors) { return this.frame?.limitOf(tensors) ?? ""; }
 
   /** Show the tensors of a request that was written in another way. */
   fill(tensors) {
@@ -99,9 +91,7 @@ function titleOf({ name, datatype, shape, contentType, notes, ...known }, htmlFo
 
 /** One value: a choice, a date or a number. Until it is edited, its tensor is the one that it was filled with. */
 class Value {
-  get inSight() {
-    return this.cell.element;
-  }
+  get inSight() { return this.cell.element; }
 
   constructor(input) {
     Object.assign(this, input, { input });
@@ -153,9 +143,7 @@ class Lines {
   }
 
   /** What the focus goes to: files stand in place of the text. */
-  get inSight() {
-    return this.control.hidden ? this.opener.input : this.control;
-  }
+  get inSight() { return this.control.hidden ? this.opener.input : this.control; }
 
   /** The tensor is another one than that which was given. */
   edited() {
@@ -217,9 +205,7 @@ class Texts extends Lines {
   }
 
   /** Whether each line is an element of its own. */
-  isList() {
-    return !this.shape || this.shape.includes(-1) || sizeOf(this.shape) > 1;
-  }
+  isList() { return !this.shape || this.shape.includes(-1) || sizeOf(this.shape) > 1; }
 
   async read(files) {
     return { files, texts: this.isText ? await Promise.all(files.map(base64)) : [], previews: await Promise.all(files.map(previewOf)) };
@@ -258,9 +244,7 @@ class Texts extends Lines {
   }
 
   /** Whether a tensor has a file, which its input does not declare. */
-  isOwnFile(tensor) {
-    return tensor?.parameters?.content_type === "base64" && this.contentType !== "base64";
-  }
+  isOwnFile(tensor) { return tensor?.parameters?.content_type === "base64" && this.contentType !== "base64"; }
 
   fill(tensor) {
     const elements = [tensor?.data ?? []].flat(Infinity).map(fieldText), isOwn = this.isOwnFile(tensor);
@@ -313,13 +297,9 @@ class Numbers extends Lines {
         { ariaLabel: `Random numbers for ${this.name}` }));
   }
 
-  get sizes() {
-    return this.shape.map((size) => (size === -1 ? 1 : size));
-  }
+  get sizes() { return this.shape.map((size) => (size === -1 ? 1 : size)); }
 
-  zeros() {
-    return { values: Array(sizeOf(this.shape)).fill(0), shape: this.sizes, code: zerosCode(this.sizes) };
-  }
+  zeros() { return { values: Array(sizeOf(this.shape)).fill(0), shape: this.sizes, code: zerosCode(this.sizes) }; }
 
   /** Nobody has declared the datatype. */
   makeChoice() {
@@ -395,9 +375,7 @@ class Numbers extends Lines {
   }
 
   /** Whether a row may have two numbers. */
-  get arePairs() {
-    return !this.shape || (this.shape.length > 1 && [2, -1].includes(this.shape.at(-1)));
-  }
+  get arePairs() { return !this.shape || (this.shape.length > 1 && [2, -1].includes(this.shape.at(-1))); }
 
   number(word) {
     if (word.includes(",")) throw new Mistake(this.control, `${this.name}: ${JSON.stringify(word)} is not a number: ${DECIMALS}, and a blank between two numbers`);

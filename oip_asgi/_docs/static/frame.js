@@ -26,9 +26,7 @@ export class Frame {
     this.setRows(1);
   }
 
-  get count() {
-    return this.columns[0].cells.length;
-  }
+  get count() { return this.columns[0].cells.length; }
 
   setRows(count) {
     for (const column of this.columns) column.setRows(count);
@@ -89,13 +87,9 @@ export class Frame {
   }
 
   /** The cell of a column in a row; that of the first where none is named. */
-  controlOf(name, row = 0) {
-    return this.columns.find((column) => column.name === name)?.cells[row]?.element;
-  }
+  controlOf(name, row = 0) { return this.columns.find((column) => column.name === name)?.cells[row]?.element; }
 
-  tensors() {
-    return this.columns.map((column) => column.tensor()).filter(Boolean);
-  }
+  tensors() { return this.columns.map((column) => column.tensor()).filter(Boolean); }
 
   /** Why tensors cannot be rows here; nothing if they can. */
   limitOf(tensors) {
@@ -131,9 +125,7 @@ class Column {
     this.element = build("tr", {}, [build("th", { scope: "row" }, title)]);
   }
 
-  rowOf(control) {
-    return this.cells.findIndex(({ element }) => element === control);
-  }
+  rowOf(control) { return this.cells.findIndex(({ element }) => element === control); }
 
   setRows(count) {
     while (this.cells.length > count) this.cells.pop().element.parentElement.remove();

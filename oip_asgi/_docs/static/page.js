@@ -84,11 +84,7 @@ function showStates() {
   else choose();
 }
 
-function grouped(entries) {
-  const groups = new Map();
-  for (const entry of entries) groups.set(entry.name, [...(groups.get(entry.name) ?? []), entry]);
-  return groups;
-}
+const grouped = (entries) => Map.groupBy(entries, ({ name }) => name);
 
 function entryOf({ name, version }) {
   const entries = models.get(name) ?? [];

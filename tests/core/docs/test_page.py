@@ -264,3 +264,8 @@ def test_pages_have_a_strict_policy_and_no_markup_of_others(server: InferenceSer
         _, headers, _ = headers_of(server, path, browser)
         assert (headers[b"cache-control"], headers[b"content-security-policy"]) == (kept, POLICY.encode())
     assert b"<script" not in headers_of(InferenceServer("<script>alert(1)</script>"), "/", browser)[2]
+
+
+def test_the_lines_of_the_scripts_only_become_fewer() -> None:
+    assert sum(len(script.read_text().splitlines()) for script in STATIC.glob("*.js")) <= 3819
+    assert {script.name for script in STATIC.glob("*.js")} <= set(FILES)
