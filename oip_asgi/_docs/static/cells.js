@@ -41,10 +41,11 @@ export function numberIn(word) {
   return [WORDS, OF_PYTHON].find((words) => Object.hasOwn(words, word))?.[word];
 }
 
-/** The number that a word is; raises Mistake where it is none. `place` says where it stands. Whether its input takes it is the server's to say. */
-export function readNumber(word, control, place) {
+/** The number that a word is; raises Mistake where it is none, or no whole one for integers. `place` says where it stands. The rest is the server's to say. */
+export function readNumber(word, { datatype }, control, place) {
   const number = numberIn(word);
   if (number === undefined) throw new Mistake(control, `${place}: ${JSON.stringify(word)} is not a number${/^[-+]?\d+,\d+$/.test(word) ? `: ${DECIMALS}` : ""}`);
+  if (/^U?INT/.test(datatype) && number instanceof Written && !Number.isInteger(Number(number.source))) throw new Mistake(control, `${place}: ${word} is not an integer`);
   return number;
 }
 
@@ -116,7 +117,7 @@ class TextCell {
     const isEmptyText = this.isEmptyText || !(this.isOpen || column.isNullable || column.isOptional);
     if (column.datatype === "BYTES") return text || (isEmptyText ? "" : nothingOf(this, "a text"));
     if (!text.trim()) return nothingOf(this, "a number");
-    return readNumber(text.trim(), element, placeOf(this));
+    return readNumber(text.trim(), column, element, placeOf(this));
   }
 }
 

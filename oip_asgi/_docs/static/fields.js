@@ -172,11 +172,11 @@ class Lines {
     return wholeOf(this, () => this.shapeOf(shapeOf([value ?? data].flat()), [data].flat(Infinity).length));
   }
 
-  /** The shape of an array if it is the declared one, also without sizes of 1; else that of a list is the declared one with as many elements. */
+  /** The shape of an array if it is the declared one, also without sizes of 1; else the declared one with as many elements, but of rows only where those have more sizes. */
   shapeOf(shape, count) {
-    const rest = this.shape ? this.shape.length - shape.length : 0, isFlat = shape.slice(1).every((size) => size === 1);
+    const rest = this.shape ? this.shape.length - shape.length : 0, areRows = this.shape?.length === 2 && shape.slice(1).some((size) => size !== 1);
     const added = rest > 0 ? [...Array(rest).fill(1), ...shape] : shape.filter((size, place) => size !== 1 || place >= -rest);
-    return [shape, added].find((each) => fits(each, this.shape, count)) ?? (isFlat ? this.shapeFor(count, shape.length > 1 ? shape[0] : 1) : shape);
+    return [shape, added].find((each) => fits(each, this.shape, count)) ?? (areRows ? shape : this.shapeFor(count, shape.length > 1 ? shape[0] : 1));
   }
 
   /** The shape of so many elements on so many lines: the kept one, else the declared one. Where they do not fit it is what is written, which the server refuses. */
@@ -331,7 +331,8 @@ class Numbers extends Lines {
 
   /** Take an array: few elements become text, more stay as they are. */
   use({ values, shape, code, origin }) {
-    this.given = fits(shape, this.shape, values.length) ? { shape } : { shape, data: values };  // which is sent as it is, and refused
+    const value = shape.slice(1).reduceRight((elements, size) => slices(elements, size), values);  // in lists, as it has to be seen that the shape is another one
+    this.given = fits(shape, this.shape, values.length) ? { shape } : { name: this.name, shape, data: values, value };
     if (values.length <= MOST_WRITTEN) {
       this.writeText(values.map((value) => textOfNumber(value, this.datatype)), shape);
       return this.changed();
@@ -379,7 +380,7 @@ class Numbers extends Lines {
 
   number(word) {
     if (word.includes(",")) throw new Mistake(this.control, `${this.name}: ${JSON.stringify(word)} is not a number: ${DECIMALS}, and a blank between two numbers`);
-    return readNumber(word, this.control, this.name);
+    return readNumber(word, this, this.control, this.name);
   }
 
   fill(tensor) {

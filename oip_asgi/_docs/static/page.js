@@ -84,7 +84,7 @@ function showStates() {
   else choose();
 }
 
-const grouped = (entries) => Map.groupBy(entries, ({ name }) => name);
+const grouped = (entries) => new Map(entries.map(({ name }) => [name, entries.filter((entry) => entry.name === name)]));
 
 function entryOf({ name, version }) {
   const entries = models.get(name) ?? [];

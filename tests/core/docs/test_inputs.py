@@ -162,12 +162,15 @@ def test_fields_say_the_range(scripts: Scripts) -> None:
 
 def test_what_is_no_number_is_a_mistake_and_what_is_one_is_the_servers_to_refuse(scripts: Scripts) -> None:
     cases = [
-        *((word, None) for word in ("0", "1e1", "NaN", "1.0", "-1e30", "1.5")),
-        ("1,5", 'x, row 2: "1,5" is not a number: write decimals with a point, as in 1.5'),
-        ("a", 'x, row 2: "a" is not a number'),
+        *((word, "INT8", None) for word in ("0", "1e1", "NaN", "1.0", "-1e30", "1000")),
+        ("1.5", "FP32", None),
+        ("1.5", "INT8", "x, row 2: 1.5 is not an integer"),
+        ("1,5", "INT8", 'x, row 2: "1,5" is not a number: write decimals with a point, as in 1.5'),
+        ("a", "FP32", 'x, row 2: "a" is not a number'),
     ]
-    told = scripts.values_of('(cells.readNumber(given, null, "x, row 2"), null)', [word for word, _ in cases])
-    assert [(word, each) for (word, _), each in zip(cases, told, strict=True)] == cases
+    asked = '(cells.readNumber(given[0], { datatype: given[1] }, null, "x, row 2"), null)'
+    told = scripts.values_of(asked, [(word, datatype) for word, datatype, _ in cases])
+    assert [(word, datatype, each) for (word, datatype, _), each in zip(cases, told, strict=True)] == cases
 
 
 def test_a_phone_has_no_minus_for_what_is_never_negative(scripts: Scripts) -> None:
