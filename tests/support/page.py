@@ -65,6 +65,16 @@ def send(page: Page) -> None:
     expect(page.locator("#status")).to_have_text("200 OK")
 
 
+def refused_at(page: Page, field: Locator, told: str) -> None:
+    """Send what the server refuses: its text is shown with the answer and at the field, which has the focus then."""
+    page.click("#send")
+    expect(page.locator("#status")).to_have_text("400 Bad Request")
+    expect(page.locator("#failure")).to_contain_text(told)
+    expect(page.locator("#fields .mistake")).to_contain_text(told)
+    expect(field).to_have_attribute("aria-describedby", "mistake")
+    expect(field).to_be_focused()
+
+
 def show_models(page: Page) -> None:
     """Show the list of models, for which a phone has a button."""
     button = page.get_by_role("button", name=re.compile(r"^Models \("))

@@ -1,7 +1,6 @@
 // The answer to a request: its status, its views, its JSON, and streams as they grow. Knows nothing of the form.
 
 import { at, build, chooseTab, copyButton, listenToTabs, made, saveButton } from "./elements.js";
-import { EventReader } from "./events.js";
 import { curve, figureOf, growingText } from "./figures.js";
 import { parse, pretty } from "./json.js";
 import { looksOf } from "./looks.js";
@@ -65,11 +64,6 @@ export function awaitAnswer(stop, onLate) {
   }, PATIENCE);
 }
 
-function offerStop(stop) {
-  at("stop").hidden = false;
-  at("stop").onclick = stop;
-}
-
 /** There is nothing to stop: who has stopped it by the keyboard can send again. */
 function withdrawStop() {
   if (document.activeElement === at("stop")) at("send").focus();
@@ -93,7 +87,7 @@ function begin(status, kind, { failure = "", when = "", stop = null, isBare = Bo
   at("answer").hidden = at("answer").ariaBusy = false;
   showStatus(status, kind);
   at("size").textContent = "";
-  if (stop) offerStop(stop);
+  if (stop) Object.assign(at("stop"), { hidden: false, onclick: stop });
   else withdrawStop();
   at("failure").hidden = !failure;
   at("failure").textContent = failure;
@@ -111,11 +105,9 @@ function showStatus(status, kind) {
   at("status").textContent = status;
 }
 
-function statusOf({ status, statusText }) {
-  return `${status} ${statusText}`.trim();
-}
+const statusOf = ({ status, statusText }) => `${status} ${statusText}`.trim();
 
-/** Show an answer. Returns its JSON as text, and after how many seconds it was there. `name` is the model's, `id` the request's, and the rest as in looksOf. Raises the `signal`'s reason once that is aborted: what is shown may be another answer by then. */
+/** Show an answer. Returns its JSON as text, after how many seconds it was there, and where the request is refused why. `name` is the model's, `id` the request's, and the rest as in looksOf. Raises the `signal`'s reason once that is aborted: what is shown may be another answer by then. */
 export async function showAnswer(response, begun, { name, id, signal, ...known }) {
   const say = clockOf(response);
   const bytes = new Uint8Array(await response.arrayBuffer());
@@ -123,17 +115,19 @@ export async function showAnswer(response, begun, { name, id, signal, ...known }
   const length = Number(response.headers.get("Inference-Header-Content-Length") ?? bytes.length);
   const text = new TextDecoder().decode(bytes.subarray(0, length)), binary = bytes.subarray(length);
   const seconds = (performance.now() - begun) / 1000;
-  const told = response.ok ? {} : { failure: refusalOf(text), when: response.status < 500 ? "" : say(id) };
+  const failure = response.ok ? "" : refusalOf(text), told = { failure, when: response.status < 500 ? "" : say(id) };
   begin(statusOf(response), response.ok ? "good" : "bad", told);
   const behind = binary.length ? ` of JSON and ${counted(binary.length, "byte")} of tensors` : "";
   at("size").textContent = `round trip ${duration(seconds)}, ${counted(bytes.length - binary.length, "byte")}${behind}`;
-  if (!response.ok) return { text, seconds };
+  if (!response.ok) return { text, seconds, failure };
   const outputs = outputsIn(text, binary);
   at("look").replaceChildren(...(outputs ? looksOf(outputs, known).map(figureOf) : [made("p", text)]));
   const [, outside] = OUTSIDE.exec(text) ?? [];
   if (outside) at("look").prepend(made("p", `The request has values that are out of the expected range: ${JSON.parse(outside)}.`));
   if (outputs && !outputs.length) at("look").append(made("p", "It has no outputs.", "faint"));
-  showText(readable(text), name);
+  const written = outputs ? pretty(parse(text)) : text;
+  at("text").textContent = written.length > MOST_SHOWN ? `${written.slice(0, MOST_SHOWN)}\n… ${written.length - MOST_SHOWN} characters more` : written;
+  offer(() => written, `${name}.json`);
   return { text, seconds };
 }
 
@@ -145,12 +139,6 @@ function outputsIn(text, binary) {
   }
 }
 
-function showText(text, name) {
-  const cut = text.length > MOST_SHOWN ? `${text.slice(0, MOST_SHOWN)}\n… ${text.length - MOST_SHOWN} characters more` : text;
-  at("text").textContent = cut;
-  offer(() => text, `${name}.json`);
-}
-
 /** The buttons beside the tabs: they are for the whole answer. */
 function offer(textOf, file) {
   at("tools").replaceChildren(copyButton(textOf), saveButton(file, () => new Blob([textOf()], { type: "application/json" })));
@@ -158,15 +146,19 @@ function offer(textOf, file) {
   at("tools").lastChild.ariaLabel = "Save the JSON";
 }
 
-function readable(text) {
-  try {
-    return pretty(parse(text));
-  } catch {
-    return text;
+// Streams: events as they come, parted by empty lines, with their data behind "data:"
+
+/** Read text in pieces of any length: `read` returns the data of the events that are whole by now. */
+export class EventReader {
+  #rest = "";
+
+  read(piece) {
+    const blocks = (this.#rest + piece).split(/\r?\n\r?\n/);
+    this.#rest = blocks.pop();
+    const dataOf = (block) => [...block.matchAll(/^data: ?(.*?)\r?$/gm)].map(([, data]) => data).join("\n");
+    return blocks.map(dataOf).filter((data) => data !== "");
   }
 }
-
-// Streams
 
 /** Show a stream as it comes, until it ends or Stop is pressed, and return how it ended ("failed", "stopped", or nothing else) and after how many items. `onFirst` is called when its first item is there. */
 export async function showStream(response, begun, { name, id, declared, signal, stop, onFirst }) {

@@ -1,20 +1,14 @@
 // Arrays from files and at random, and their bytes as the protocol has them: little-endian, row by row. Knows nothing of the page.
 
 import { exactly, Written } from "./json.js";
-import { numberOf } from "./tensors.js";
+import { ARRAYS, numberOf, writtenOf } from "./tensors.js";
 
-const ARRAYS = {
-  BOOL: Uint8Array, UINT8: Uint8Array, UINT16: Uint16Array, UINT32: Uint32Array, UINT64: BigUint64Array, INT8: Int8Array, INT16: Int16Array,
-  INT32: Int32Array, INT64: BigInt64Array, FP32: Float32Array, FP64: Float64Array,
-};
 const OF_NUMPY = { b1: "BOOL", u1: "UINT8", u2: "UINT16", u4: "UINT32", u8: "UINT64", i1: "INT8", i2: "INT16", i4: "INT32", i8: "INT64", f4: "FP32", f8: "FP64" };
 
 export const isFloating = (datatype) => /^(FP|BF)/.test(datatype);
 
 /** The number of elements of a shape; each -1 counts as 1. */
-export function sizeOf(shape) {
-  return shape.reduce((product, size) => product * (size === -1 ? 1 : size), 1);
-}
+export const sizeOf = (shape) => shape.reduce((product, size) => product * (size === -1 ? 1 : size), 1);
 
 /** The shape of so many elements, as a member of a flat object has none; undefined where more than one of its sizes is free. */
 export function shapeOfCount(declared, count) {
@@ -38,30 +32,17 @@ export function readNpy(buffer) {
   return { shape, values: [...values].map((value) => (typeof value === "bigint" ? exactly(`${value}`) : Number(value))) };
 }
 
-/** The bytes of numbers; those of 64 bits may be Written. */
+/** The bytes of numbers; those of 64 bits may be Written. Raises Error for a number that they cannot hold, as they would be those of another one. */
 export function bytesOf(datatype, values) {
-  const array = ARRAYS[datatype];
-  if (array === BigInt64Array || array === BigUint64Array) return new Uint8Array(array.from(values, bigOf).buffer);
-  const numbers = values.map(numberOf);
-  if (datatype === "FP16" || datatype === "BF16") return new Uint8Array(Uint16Array.from(numbers, datatype === "FP16" ? halfOf : brainOf).buffer);
-  return new Uint8Array(array.from(numbers).buffer);
+  const Kind = ARRAYS[datatype], isBig = "BigInt64Array BigUint64Array".includes(Kind.name);
+  const read = { FP16: halfOf, BF16: brainOf }[datatype] ?? ((value) => value);
+  const array = Kind.from(values, (value) => (isBig ? bigOf(value) : read(numberOf(value))));
+  const other = isFloating(datatype) ? -1 : values.findIndex((value, place) => `${array[place]}` !== writtenOf(value));
+  if (other >= 0) throw new Error(`${writtenOf(values[other])} is no ${datatype}`);
+  return new Uint8Array(array.buffer);
 }
 
-function bigOf(value) {
-  return BigInt(value instanceof Written ? value.source : Math.trunc(value));
-}
-
-/** Raise Error for a number that the bytes of a datatype cannot hold: they would be those of another one. */
-export function checkValues(datatype, values) {
-  if (isFloating(datatype)) return;
-  const bits = datatype === "BOOL" ? 1 : ARRAYS[datatype].BYTES_PER_ELEMENT * 8, isSigned = datatype.startsWith("INT");
-  const least = isSigned ? -(2n ** BigInt(bits - 1)) : 0n, most = 2n ** BigInt(isSigned ? bits - 1 : bits) - 1n;
-  for (const value of values) {
-    if (typeof value === "number" && !Number.isInteger(value)) throw new Error(`${Number.isNaN(value) ? "a value that is missing" : value} is not an integer`);
-    const number = value instanceof Written ? bigOf(value) : value;
-    if (number < least || number > most) throw new Error(`${number} is not within the range of ${datatype}, ${least} to ${most}`);
-  }
-}
+const bigOf = (value) => BigInt(value instanceof Written ? value.source : Math.trunc(value) || 0);
 
 /** A number in 16 bits, with 5 bits for the exponent: the nearest, and of two the even one. */
 export function halfOf(number) {
@@ -98,25 +79,19 @@ export function csvCode(name, datatype, separator, hasNames) {
   return `np.genfromtxt(${JSON.stringify(name)}, delimiter=${JSON.stringify(separator)}${hasNames ? ", skip_header=1" : ""}${dtype})`;
 }
 
-export function zerosCode(shape) {
-  return `np.zeros([${shape.join(", ")}])`;
-}
+export const zerosCode = (shape) => `np.zeros([${shape.join(", ")}])`;
 
-/** The height, the width and the place of the colors in a shape of pictures; null if it is none. -1 is any size; of three sizes it is that of rows only where none is of colors. */
-function pictureLayout(shape) {
-  const own = shape.length === 4 && [1, -1].includes(shape[0]) ? shape.slice(1) : shape, isColors = (size) => [1, 3, 4].includes(size);
-  if (own.length === 3 && isColors(own[2])) return { height: own[0], width: own[1], channels: own[2], isLast: true };
-  if (own.length === 3 && isColors(own[0])) return { height: own[1], width: own[2], channels: own[0], isLast: false };
-  const [height, width] = own.slice(-2), isGray = shape.length === 2 || (shape.length === 3 && shape[0] === -1);
-  return isGray ? { height, width, channels: 1, isLast: false } : null;
-}
-
-/** The layout in a shape for a picture of this size: it is scaled where both sizes are given, and is 1 high, or as wide as a row, only if it is so itself. */
-export function layoutFor(shape, { width, height }) {
-  const layout = pictureLayout(shape);
-  if (!layout) return null;
-  const sizes = [layout.width, layout.height], fits = sizes.every((size, axis) => [-1, [width, height][axis]].includes(size));
-  return fits || !sizes.some((size) => [-1, 1].includes(size)) ? layout : null;
+/**
+ * The height, the width and the place of the colors in a shape of pictures, for one of this size; null if there are none. -1 is any size; of three sizes
+ * it is that of rows only where none is of colors. A picture is scaled where both sizes are given, and is 1 high, or as wide as a row, only if it is so itself.
+ */
+export function layoutFor(shape, picture) {
+  const own = shape.length === 4 && [1, -1].includes(shape[0]) ? shape.slice(1) : shape, isColors = (size) => own.length === 3 && [1, 3, 4].includes(size);
+  const isLast = isColors(own[2]), isFirst = !isLast && isColors(own[0]), isGray = shape.length === 2 || (shape.length === 3 && shape[0] === -1);
+  if (!isLast && !isFirst && !isGray) return null;
+  const [height, width] = isLast ? own : own.slice(-2), sizes = [width, height];
+  const fits = [picture.width, picture.height].every((size, axis) => [-1, size].includes(sizes[axis]));
+  return fits || !sizes.some((size) => [-1, 1].includes(size)) ? { height, width, channels: isLast ? own[2] : isFirst ? own[0] : 1, isLast } : null;
 }
 
 /** The values of a picture, from four bytes for each pixel: bytes for integers, and 0 to 1 for floats. */

@@ -2,7 +2,6 @@
 
 import { build } from "./elements.js";
 import { exactly, Written } from "./json.js";
-import { listed } from "./words.js";
 
 const NUMBER = /^[-+]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/;
 const JSON_NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
@@ -10,7 +9,6 @@ const WORDS = { true: true, false: false, null: null, NaN: "NaN", Infinity: "Inf
 const OF_PYTHON = { True: true, False: false, None: null, nan: "NaN", inf: "Infinity", "-inf": "-Infinity" };
 const MOMENT = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?))?(Z?)$/;
 export const DECIMALS = "write decimals with a point, as in 1.5";
-const DAY = /^\s*\d{4}-?(\d\d|W)/;  // what ISO 8601 begins a date with
 const MIDNIGHT = /^[0:.]*$/, WHOLE_MINUTE = /^\d\d:\d\d(:[0.]*)?$/;
 
 const OTHER = "other";  // the value of an option that is none of the choices
@@ -43,22 +41,16 @@ export function numberIn(word) {
   return [WORDS, OF_PYTHON].find((words) => Object.hasOwn(words, word))?.[word];
 }
 
-/** The number that a word is; raises Mistake where it is none, or one that its input does not take. `place` says where it stands. */
-export function readNumber(word, { datatype, range, refusesOutside }, control, place) {
+/** The number that a word is; raises Mistake where it is none, or no whole one for integers. `place` says where it stands. The rest is the server's to say. */
+export function readNumber(word, { datatype }, control, place) {
   const number = numberIn(word);
   if (number === undefined) throw new Mistake(control, `${place}: ${JSON.stringify(word)} is not a number${/^[-+]?\d+,\d+$/.test(word) ? `: ${DECIMALS}` : ""}`);
-  if (!(number instanceof Written)) return number;
-  const value = Number(number.source);
-  if (/^U?INT/.test(datatype) && !Number.isInteger(value)) throw new Mistake(control, `${place}: ${word} is not an integer`);
-  const isOutside = range && (value < range.least || value > range.most);
-  if (isOutside && refusesOutside?.()) throw new Mistake(control, `${place}: ${word} is out of range: expected ${range.words}`);
+  if (/^U?INT/.test(datatype) && number instanceof Written && !Number.isInteger(Number(number.source))) throw new Mistake(control, `${place}: ${word} is not an integer`);
   return number;
 }
 
 /** A value as it is written into a field. */
-export function fieldText(value) {
-  return value instanceof Written ? value.source : String(value);
-}
+export const fieldText = (value) => value instanceof Written ? value.source : String(value);
 
 /**
  * A control for a value of a column: `read` returns the value, null for a missing one, or undefined where nothing is to be sent.
@@ -81,13 +73,13 @@ class ChoiceCell {
     const place = choices.findIndex((choice) => value !== null && value !== undefined && fieldText(choice) === fieldText(value));
     this.element = build("select", { ariaLabel: label }, options);
     this.element.value = place >= 0 ? place : nothing === null && value === undefined ? 0 : "";
-    this.other = place < 0 && value !== null && value !== undefined ? fieldText(value) : null;  // which is no choice: it stays in sight, and is told
-    if (this.other !== null) this.element.append(new Option(this.other, OTHER, true, true));
+    this.other = value;  // where it is no choice, it stays in sight, and the server refuses it
+    if (place < 0 && value !== null && value !== undefined) this.element.append(new Option(fieldText(value), OTHER, true, true));
   }
 
   read() {
     const { value } = this.element;
-    if (value === OTHER) throw new Mistake(this.element, `${placeOf(this)}: ${JSON.stringify(this.other)} is not one of ${listed(this.choices.map(fieldText))}`);
+    if (value === OTHER) return this.other;
     return value === "" ? nothingOf(this, "a choice") : this.choices[value];
   }
 }
@@ -116,16 +108,13 @@ class TextCell {
     const text = value === null || value === undefined ? "" : fieldText(value);
     Object.assign(this, { column, label, isEmptyText: value === "", isOpen: value === null && !column.isNullable && !column.isOptional });
     this.element = build("input", { value: text, ariaLabel: label, autocomplete: "off", spellcheck: false, size: Math.min(Math.max(text.length, 8), 40) });
-    if (/^UINT/.test(column.datatype) || column.range?.least >= 0) this.element.inputMode = "decimal";  // whose keys on a phone have no minus
+    if (/^UINT/.test(column.datatype) || column.least >= 0) this.element.inputMode = "decimal";  // whose keys on a phone have no minus
     this.element.placeholder = this.isEmptyText ? "empty text" : column.isNullable ? "missing" : column.isOptional ? column.hint || "not sent" : "";
   }
 
   read() {
     const { column, element } = this, text = element.value;
     const isEmptyText = this.isEmptyText || !(this.isOpen || column.isNullable || column.isOptional);
-    if (column.contentType === "datetime" && text && !DAY.test(text)) {
-      throw new Mistake(element, `${placeOf(this)}: ${JSON.stringify(text)} is not a date: expected one like 2026-01-31`);
-    }
     if (column.datatype === "BYTES") return text || (isEmptyText ? "" : nothingOf(this, "a text"));
     if (!text.trim()) return nothingOf(this, "a number");
     return readNumber(text.trim(), column, element, placeOf(this));
@@ -140,6 +129,4 @@ function nothingOf(cell, expected) {
 }
 
 /** Where a mistake is: in which row, if there are several. */
-function placeOf({ column, label }) {
-  return column.cells?.length > 1 ? label : column.name;
-}
+const placeOf = ({ column, label }) => column.cells?.length > 1 ? label : column.name;

@@ -44,9 +44,7 @@ function limitOf({ request, codes, hasLink }) {
   return tooLong.length ? `The request is too long for ${enumerate(tooLong)}. ${isLong(body) ? "" : others}` : others;
 }
 
-function enumerate(words) {
-  return words.join(", ").replace(/, ([^,]*)$/, " and $1");
-}
+const enumerate = (words) => new Intl.ListFormat("en-GB").format(words);
 
 function showSnippet(name) {
   const { request, isEarlier, codes } = shown, code = codes.get(name), file = fileOf(request), isNamed = Boolean(file) && !isEarlier && code.includes(file);
@@ -58,6 +56,4 @@ function showSnippet(name) {
 }
 
 /** Lines of code, in which a backslash at the end of one stands beside the word before it. */
-function withEnds(code) {
-  return code.split(/( \\)(?=\n)/).map((part, place) => (place % 2 ? made("span", part, "end") : part));
-}
+const withEnds = (code) => code.split(/( \\)(?=\n)/).map((part, place) => (place % 2 ? made("span", part, "end") : part));

@@ -13,7 +13,7 @@ export function actionsOf(described, path, metadata) {
     const { description = "", content } = post.requestBody;
     const { schema, example } = content["application/json"];
     const { properties } = described.components.schemas[schema.$ref.split("/").at(-1)];
-    found.set(action, { description, docstring: post.description, example, schemas: schemasOf(properties) });
+    found.set(action, { description, docstring: post.description, example, schemas: [properties?.inputs?.items ?? []].flatMap((items) => items.oneOf ?? items).filter(nameOf) });
   }
   const whole = found.get("infer") ?? found.get("infer_stream");
   for (const action of found.values()) action.inputs = inputsOf(whole, metadata);
@@ -21,14 +21,7 @@ export function actionsOf(described, path, metadata) {
 }
 
 /** What this client may do to the model: "load", "unload". */
-export function controlsOf(described) {
-  return Object.keys(described.paths).filter((path) => path.startsWith("/repository/")).map((path) => path.split("/").at(-1));
-}
-
-/** The schemas of all inputs that a request may have. */
-function schemasOf({ inputs } = {}) {
-  return [inputs?.items ?? []].flatMap((items) => items.oneOf ?? items).filter(nameOf);
-}
+export const controlsOf = (described) => Object.keys(described.paths).filter((path) => path.startsWith("/repository/")).map((path) => path.split("/").at(-1));
 
 /** The name of the tensor that a schema is of; undefined for that of any. */
 const nameOf = ({ properties }) => properties?.name.enum?.[0];
@@ -48,7 +41,7 @@ function inputsOf({ schemas, example }, metadata) {
   });
 }
 
-/** An input as the fields want it: also its choices, its range and default as text, all three in words (`limits`), and whether its values may be missing. */
+/** An input as the fields want it: also its choices, its least value and its default, all in words (`limits`), and whether its values may be missing. */
 function describe(declared, schema, { isOptional, isFrame }) {
   const { datatype, parameters } = declared, { content_type: contentType, pd_dtype: dtype, pd_categories: categories } = parameters ?? {};
   const isText = datatype === "BYTES" && ["str", "datetime"].includes(contentType);
@@ -62,17 +55,10 @@ function describe(declared, schema, { isOptional, isFrame }) {
     ...declared, contentType, isOptional, choices, hint,
     notes: [isOptional && "optional", ...limits].filter(Boolean),
     limits: [choices && `one of ${listed(choices.map(fieldText))}`, ...limits, hint].filter(Boolean).join("; "),
-    range: limitsOf(kinds),
+    least: Number(fieldText(kinds[0].minimum)),
     isNullable: contentType !== "pd_json" && (isOfFrame || kinds.some(({ type }) => type === "null")),
     zone: dtype?.includes(", ") ? "Z" : "",
   };
-}
-
-/** The range that every value must be in, as numbers and in words; undefined if there is none, or values of several kinds. */
-function limitsOf(kinds) {
-  const [kind, ...others] = kinds.filter(({ type }) => type !== "null"), words = kind && !others.length && rangeOf(kind);
-  const [least, most] = [kind?.minimum, kind?.maximum].map((bound) => (bound === undefined ? undefined : Number(fieldText(bound))));
-  return words ? { least, most, words } : undefined;
 }
 
 /** The range of numbers in words; empty if there is none. */

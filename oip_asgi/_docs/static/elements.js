@@ -17,14 +17,10 @@ export function build(tag, properties, children = []) {
 }
 
 /** A name, which is broken behind its signs where it is longer than a line. */
-export function breakable(name) {
-  return name.split(/(?<=[_./-])(?=\w)/).flatMap((part, place) => (place ? [made("wbr"), part] : [part]));
-}
+export const breakable = (name, places = /(?<=[_./-])(?=\w)/) => name.split(places).flatMap((part, place) => (place ? [made("wbr"), part] : [part]));
 
 /** An address, which is broken behind its slashes alone. */
-export function breakableAddress(url) {
-  return url.split(/(?<=\/)(?=[^/])/).flatMap((part, place) => (place ? [made("wbr"), part] : [part]));
-}
+export const breakableAddress = (url) => breakable(url, /(?<=\/)(?=[^/])/);
 
 /** A quiet button, and what it does. */
 export function button(text, onClick, properties = {}) {
@@ -34,9 +30,7 @@ export function button(text, onClick, properties = {}) {
 }
 
 /** A button that copies what `textOf` returns, and says that it has. */
-export function copyButton(textOf) {
-  return button("Copy", (element) => copyBy(element, textOf()));
-}
+export const copyButton = (textOf) => button("Copy", (element) => copyBy(element, textOf()));
 
 /** Copy a text or a ClipboardItem, and let the button that was pressed say so. */
 export async function copyBy(element, text) {
@@ -67,17 +61,10 @@ export function saveButton(name, blobOf, label = "Save") {
 }
 
 /** Rows of a table, each with a name and its values. */
-export function tableRows(rows) {
-  return rows.map(([name, ...values]) => {
-    const row = made("tr");
-    row.append(Object.assign(made("th", name), { scope: "row" }), ...values.map((value) => made("td", value)));
-    return row;
-  });
-}
+export const tableRows = (rows) =>
+  rows.map(([name, ...values]) => build("tr", {}, [build("th", { scope: "row" }, [name]), ...values.map((value) => made("td", value))]));
 
-function tabsOf(list) {
-  return [...list.querySelectorAll("[role=tab]")];
-}
+const tabsOf = (list) => [...list.querySelectorAll("[role=tab]")];
 
 /** Choose one of the tabs of a list, and show its panel alone. */
 export function chooseTab(tab) {

@@ -1,6 +1,6 @@
 // A field for each input of a request: a value, lines of numbers or texts, files, a large array, or a table of columns. Knows nothing of the page.
 
-import { bytesOf, checkValues, csvCode, isFloating, layoutFor, randomCode, randomValues, readNpy, sizeOf, valuesOf, zerosCode } from "./arrays.js";
+import { bytesOf, csvCode, isFloating, layoutFor, randomCode, randomValues, readNpy, sizeOf, valuesOf, zerosCode } from "./arrays.js";
 import { DECIMALS, fieldText, makeCell, Mistake, readNumber, typeOf } from "./cells.js";
 import { build, button } from "./elements.js";
 import { figureOf } from "./figures.js";
@@ -10,7 +10,7 @@ import { looksOf } from "./looks.js";
 import { drawFile, openPicture, pixelsIn } from "./pictures.js";
 import { isBehind, isInference } from "./request.js";
 import { isNamed, numbersOf, readRows, separatorOf, wordsOf } from "./rows.js";
-import { imageIn, numberOf, shapeOf } from "./tensors.js";
+import { imageIn, numberOf, shapeOf, slices } from "./tensors.js";
 import { counted, single } from "./words.js";
 
 const DATATYPES = ["FP32", "FP64", "FP16", "INT64", "INT32", "INT16", "INT8", "UINT64", "UINT32", "UINT16", "UINT8", "BOOL", "BYTES"];
@@ -36,20 +36,19 @@ export class Fields {
     this.element.addEventListener("input", onEdit);
   }
 
-  /** The tensors of a request for an action; those with `bytes` are sent behind the JSON. Raises Mistake, also for a file where the action takes none. */
-  tensors(action) {
-    return this.frame ? this.frame.tensors() : this.fields.map((field) => field.tensor(action)).filter(Boolean);
+  /** The control of an input, and in a table that of its row, from 0; undefined where the fields have none. */
+  controlOf({ name, row }) {
+    return this.frame ? this.frame.controlOf(name, row) : this.fields.find((field) => field.name === name)?.inSight;
   }
+
+  /** The tensors of a request for an action; those with `bytes` are sent behind the JSON. Raises Mistake, also for a file where the action takes none. */
+  tensors(action) { return this.frame ? this.frame.tensors() : this.fields.map((field) => field.tensor(action)).filter(Boolean); }
 
   /** The file that is the whole body: of the only input, if its content type is one that JSON cannot carry. */
-  get body() {
-    return this.fields[0]?.body;
-  }
+  get body() { return this.fields[0]?.body; }
 
   /** The files in the tensors: their base64, and the name of each. */
-  get sources() {
-    return this.fields.flatMap((field) => field.sources ?? []);
-  }
+  get sources() { return this.fields.flatMap((field) => field.sources ?? []); }
 
   /** What is being read for them is not wanted any more. */
   forget() {
@@ -57,9 +56,7 @@ export class Fields {
   }
 
   /** Why they cannot show the tensors of a request; nothing if they can. */
-  limitOf(tensors) {
-    return this.frame?.limitOf(tensors) ?? "";
-  }
+  limitOf(tensors) { return this.frame?.limitOf(tensors) ?? ""; }
 
   /** Show the tensors of a request that was written in another way. */
   fill(tensors) {
@@ -83,9 +80,7 @@ function fits(shape, declared, count) {
 }
 
 /** The tensor that a field was filled with: all that it says, and what a flat object, or a file, does not say. */
-function wholeOf({ given, name, datatype }, findShape) {
-  return { name, shape: given.shape ?? findShape(), datatype, ...given, isWhole: given.value === undefined };
-}
+const wholeOf = ({ given, name, datatype }, findShape) => ({ name, shape: given.shape ?? findShape(), datatype, ...given, isWhole: given.value === undefined });
 
 /** The line above a field: its name, and what is known of it. */
 function titleOf({ name, datatype, shape, contentType, notes, ...known }, htmlFor) {
@@ -96,6 +91,8 @@ function titleOf({ name, datatype, shape, contentType, notes, ...known }, htmlFo
 
 /** One value: a choice, a date or a number. Until it is edited, its tensor is the one that it was filled with. */
 class Value {
+  get inSight() { return this.cell.element; }
+
   constructor(input) {
     Object.assign(this, input, { input });
     this.element = build("div", { className: "field" }, [titleOf(input, `input ${input.name}`)]);
@@ -104,11 +101,10 @@ class Value {
   }
 
   tensor() {
-    const { name, shape, datatype, given } = this, count = given ? [given.data ?? []].flat(Infinity).length : 1;
-    if (count !== 1) throw new Mistake(this.cell.element, `${name} has ${counted(count, "element")}: expected the shape [${shape.join(", ")}], 1 element`);
+    const { name, shape, datatype } = this;
+    if (this.given) return wholeOf(this, () => shape);
     const value = this.cell.read();
-    if (value === undefined) return null;
-    return given ? wholeOf(this, () => shape) : { name, shape, datatype, data: [value] };
+    return value === undefined ? null : { name, shape, datatype, data: [value] };
   }
 
   fill(tensor) {
@@ -120,7 +116,7 @@ class Value {
     this.element.append(this.cell.element);
   }
 
-  /** The only element. Several, and null where it is no missing value, stay as they are written: what is wrong with them can be told. */
+  /** The only element. Several, and null where it is no missing value, stay as they are written: the server tells what is wrong with them. */
   elementIn(elements) {
     const isNumber = !this.choices && this.datatype !== "BOOL", mayBeMissing = this.isNullable || this.isOptional;
     const isWritten = elements.length > 1 || (elements[0] === null && isNumber && !mayBeMissing);
@@ -140,26 +136,14 @@ class Lines {
     this.control.addEventListener("input", () => { this.edited(); this.fit(); });
     this.tools = build("div", { className: "tools" });
     this.preview = build("div", { className: "preview", hidden: true });
-    this.told = build("p", { className: "hint", role: "status", hidden: true });
-    this.element = build("div", { className: "field" }, [titleOf(input, id), this.tools, this.control, this.preview, this.told]);
-    this.element.addEventListener("input", () => this.tell(""));
-    this.opener = new Opener(this.element, {
-      read: (files) => this.read(files),
-      use: (found) => this.use(found),
-      refuse: ({ message }, [file]) => this.tell(`Nothing is read from ${file.name}: ${message}`),
-    });
-  }
-
-  /** Say why a file is not read; nothing once there is something else. */
-  tell(text) {
-    this.told.textContent = text;
-    this.told.hidden = !text;
+    this.element = build("div", { className: "field" }, [titleOf(input, id), this.tools, this.control, this.preview]);
+    this.opener = new Opener(this.element, { read: (files) => this.read(files), use: (found) => this.use(found) });
+    this.element.append(this.opener.told);
+    this.element.addEventListener("input", () => this.opener.tell(""));
   }
 
   /** What the focus goes to: files stand in place of the text. */
-  get inSight() {
-    return this.control.hidden ? this.opener.input : this.control;
-  }
+  get inSight() { return this.control.hidden ? this.opener.input : this.control; }
 
   /** The tensor is another one than that which was given. */
   edited() {
@@ -188,44 +172,21 @@ class Lines {
     return wholeOf(this, () => this.shapeOf(shapeOf([value ?? data].flat()), [data].flat(Infinity).length));
   }
 
-  /** The shape of an array if it is the declared one, also without sizes of 1, else the declared one with as many elements. */
+  /** The shape of an array if it is the declared one, also without sizes of 1; else the declared one with as many elements, but of rows only where those have more sizes. */
   shapeOf(shape, count) {
-    const rest = this.shape ? this.shape.length - shape.length : 0;
+    const rest = this.shape ? this.shape.length - shape.length : 0, areRows = this.shape?.length === 2 && shape.slice(1).some((size) => size !== 1);
     const added = rest > 0 ? [...Array(rest).fill(1), ...shape] : shape.filter((size, place) => size !== 1 || place >= -rest);
-    return [shape, added].find((each) => fits(each, this.shape, count)) ?? this.shapeFor(count, shape.length > 1 ? shape[0] : 1);
+    return [shape, added].find((each) => fits(each, this.shape, count)) ?? (areRows ? shape : this.shapeFor(count, shape.length > 1 ? shape[0] : 1));
   }
 
-  /** The shape that is kept for so many elements on so many lines. */
-  keptFor(count, lines) {
-    const kept = [this.given?.shape ?? []].flat().map(numberOf);
-    return kept.length && fits(kept, this.shape, count) && sizeOf(kept.slice(0, -1)) === lines ? kept : null;
-  }
-
-  /** The shape of so many elements on so many lines; raises Mistake where they do not fit. */
+  /** The shape of so many elements on so many lines: the kept one, else the declared one. Where they do not fit it is what is written, which the server refuses. */
   shapeFor(count, lines) {
-    const kept = this.keptFor(count, lines), shape = this.shape ?? (lines > 1 && count > lines ? [-1, -1] : [-1]);
-    if (kept) return kept;
-    const fixed = sizeOf(shape);
-    const free = shape.filter((size) => size === -1).length;
-    const rows = free > 1 ? lines : 1;
-    const rest = fixed ? count / fixed / rows : 0;
-    if ((free ? !Number.isInteger(rest) : count !== fixed) || (!fixed && count)) {
-      throw new Mistake(this.inSight, `${this.name} has ${counted(count, "element")}: ${this.expected(shape)}`);
-    }
-    const first = shape.indexOf(-1), last = shape.lastIndexOf(-1);
-    return shape.map((size, place) => (size !== -1 ? size : place === last ? rest : place === first ? rows : 1));
-  }
-
-  expected(shape = this.shape) {
-    return `expected the shape [${shape.join(", ")}], ${this.sizeInWords(shape)}`;
-  }
-
-  sizeInWords(shape) {
-    const fixed = sizeOf(shape);
-    if (!shape.includes(-1)) return counted(fixed, "element");
-    if (shape.length !== 2) return `a multiple of ${counted(fixed, "element")}`;
-    const noun = this.datatype === "BYTES" ? "text" : "number";
-    return shape[0] !== -1 ? `as many in each of ${counted(fixed, "row")}` : shape[1] === -1 ? "as many on each line" : `${counted(fixed, noun)} in each row`;
+    const declared = this.shape ?? (lines > 1 && count > lines ? [-1, -1] : [-1]), kept = [this.given?.shape ?? []].flat().map(numberOf);
+    if (kept.length && fits(kept, this.shape, count) && sizeOf(kept.slice(0, -1)) === lines) return kept;
+    const first = declared.indexOf(-1), last = declared.lastIndexOf(-1), rows = first < last ? lines : 1, rest = count / (sizeOf(declared) || 1) / rows;
+    const shape = declared.map((size, place) => (size !== -1 ? size : place === last ? rest : place === first ? rows : 1));
+    if (Number.isInteger(rest) && sizeOf(shape) === count) return shape;
+    return declared.length < 2 || count % lines ? [count] : [lines, count / lines];
   }
 }
 
@@ -244,9 +205,7 @@ class Texts extends Lines {
   }
 
   /** Whether each line is an element of its own. */
-  isList() {
-    return !this.shape || this.shape.includes(-1) || sizeOf(this.shape) > 1;
-  }
+  isList() { return !this.shape || this.shape.includes(-1) || sizeOf(this.shape) > 1; }
 
   async read(files) {
     return { files, texts: this.isText ? await Promise.all(files.map(base64)) : [], previews: await Promise.all(files.map(previewOf)) };
@@ -285,9 +244,7 @@ class Texts extends Lines {
   }
 
   /** Whether a tensor has a file, which its input does not declare. */
-  isOwnFile(tensor) {
-    return tensor?.parameters?.content_type === "base64" && this.contentType !== "base64";
-  }
+  isOwnFile(tensor) { return tensor?.parameters?.content_type === "base64" && this.contentType !== "base64"; }
 
   fill(tensor) {
     const elements = [tensor?.data ?? []].flat(Infinity).map(fieldText), isOwn = this.isOwnFile(tensor);
@@ -340,13 +297,9 @@ class Numbers extends Lines {
         { ariaLabel: `Random numbers for ${this.name}` }));
   }
 
-  get sizes() {
-    return this.shape.map((size) => (size === -1 ? 1 : size));
-  }
+  get sizes() { return this.shape.map((size) => (size === -1 ? 1 : size)); }
 
-  zeros() {
-    return { values: Array(sizeOf(this.shape)).fill(0), shape: this.sizes, code: zerosCode(this.sizes) };
-  }
+  zeros() { return { values: Array(sizeOf(this.shape)).fill(0), shape: this.sizes, code: zerosCode(this.sizes) }; }
 
   /** Nobody has declared the datatype. */
   makeChoice() {
@@ -355,11 +308,11 @@ class Numbers extends Lines {
     return this.choice;
   }
 
-  /** The array in a file, in a shape that fits; raises Error where it does not: then what was there stays. */
+  /** The array in a file, in the declared shape if it fits; raises Error where it has none: then what was there stays. */
   async read([file]) {
-    const { values, shape, code } = await this.arrayIn(file), fitted = this.shapeOf(shape, values.length);
-    if (this.datatype !== "BYTES") checkValues(this.datatype, values);
-    return { values, shape: fitted, code, origin: `from ${file.name}` };
+    const { values, shape, code } = await this.arrayIn(file);
+    if (values.length > MOST_WRITTEN) bytesOf(this.datatype, values);
+    return { values, shape: this.shapeOf(shape, values.length), code, origin: `from ${file.name}` };
   }
 
   async arrayIn(file) {
@@ -367,26 +320,19 @@ class Numbers extends Lines {
     if (/\.npy$/i.test(file.name)) return { ...readNpy(await file.arrayBuffer()), code: `np.load(${name})` };
     if (/\.(csv|tsv|txt)$/i.test(file.name)) {
       const text = await file.text(), lines = readRows(text), rows = numbersOf(lines);
-      this.checkRows(rows);
-      return { values: rows.flat(), shape: [rows.length, rows[0]?.length ?? 0], code: csvCode(file.name, this.datatype, separatorOf(text), isNamed(lines)) };
+      return { values: rows.flat(), shape: [rows.length, rows[0].length], code: csvCode(file.name, this.datatype, separatorOf(text), isNamed(lines)) };
     }
     const picture = await openPicture(file), layout = layoutFor(this.shape, picture);
-    if (!layout) throw new Error(`it is a picture of ${picture.width} by ${picture.height} pixels, ${this.expected()}`);
+    if (!layout) throw new Error(`it is a picture of ${picture.width} by ${picture.height} pixels, expected the shape [${this.shape.join(", ")}]`);
     const { pixels, width, height } = pixelsIn(picture, layout);
     const whole = { ...layout, width, height }, { channels } = whole;
     return { values: valuesOf(pixels, whole, this.datatype), code: null, shape: layout.isLast ? [height, width, channels] : [channels, height, width] };
   }
 
-  /** Raise Error where rows of a file are not those of the shape. */
-  checkRows(rows) {
-    if (!rows.length) throw new Error(`it has no numbers, ${this.expected()}`);
-    const other = otherRow(rows, this.shape);
-    if (other) throw new Error(`it has ${counted(other.length, "number")} in a row, ${this.expected()}`);
-  }
-
   /** Take an array: few elements become text, more stay as they are. */
   use({ values, shape, code, origin }) {
-    this.given = { shape };
+    const value = shape.slice(1).reduceRight((elements, size) => slices(elements, size), values);  // in lists, as it has to be seen that the shape is another one
+    this.given = fits(shape, this.shape, values.length) ? { shape } : { name: this.name, shape, data: values, value };
     if (values.length <= MOST_WRITTEN) {
       this.writeText(values.map((value) => textOfNumber(value, this.datatype)), shape);
       return this.changed();
@@ -406,7 +352,7 @@ class Numbers extends Lines {
     this.held = null;
     this.control.hidden = false;
     this.preview.hidden = true;
-    this.control.value = this.datatype === "BYTES" ? texts.join("\n") : rowsOf(texts, width).map((row) => row.join(", ")).join("\n");
+    this.control.value = this.datatype === "BYTES" ? texts.join("\n") : slices(texts, width).map((row) => row.join(", ")).join("\n");
     this.fit();
   }
 
@@ -417,23 +363,20 @@ class Numbers extends Lines {
     const text = this.control.value;
     if (!text.trim()) return this.none(datatype === "BYTES" ? "a text" : "a number");
     const lines = datatype === "BYTES" ? text.split("\n").filter((line) => line.trim()) : wordsOf(text, this.arePairs);
-    const data = datatype === "BYTES" ? lines : lines.flat().map((word) => this.number(word));
+    const rows = datatype === "BYTES" ? lines : lines.map((words) => words.map((word) => this.number(word))), data = rows.flat();
     if (!data.length) return this.none("a number");
-    if (datatype !== "BYTES") this.checkLines(lines, text);
+    if (datatype !== "BYTES" && this.areOthers(rows, text)) return { name, shape: [rows.length, rows[0].length], datatype, data: rows, value: rows };
     return { name, shape: this.shapeFor(data.length, lines.length), datatype, data };
   }
 
-  /** Raise Mistake where lines are not the rows of the shape, if they say which rows they are: in a list, or if both sizes are free. */
-  checkLines(lines, text) {
-    const shape = this.shape ?? [-1, -1], areRows = /^\s*\[/.test(text) || shape.filter((size) => size === -1).length > 1;
-    const other = areRows && otherRow(lines, shape);
-    if (other) throw new Mistake(this.control, `${this.name} has ${counted(other.length, "number")} in a row: ${this.expected(shape)}`);
+  /** Whether lines say that they are rows, in a list, or where both sizes are free, and not those of the shape: then they are sent so, and refused. A number on each line is no row. */
+  areOthers(rows, text) {
+    const shape = this.shape ?? [-1, -1], areRows = /^\s*\[/.test(text) || shape.filter((size) => size === -1).length > 1, width = shape.length > 1 ? shape.at(-1) : 0;
+    return areRows && width !== 0 && rows.some(({ length }) => length !== rows[0].length || (width > 0 && length > 1 && length % width));
   }
 
   /** Whether a row may have two numbers. */
-  get arePairs() {
-    return !this.shape || (this.shape.length > 1 && [2, -1].includes(this.shape.at(-1)));
-  }
+  get arePairs() { return !this.shape || (this.shape.length > 1 && [2, -1].includes(this.shape.at(-1))); }
 
   number(word) {
     if (word.includes(",")) throw new Mistake(this.control, `${this.name}: ${JSON.stringify(word)} is not a number: ${DECIMALS}, and a blank between two numbers`);
@@ -442,7 +385,7 @@ class Numbers extends Lines {
 
   fill(tensor) {
     this.opener.forget();
-    this.tell("");
+    this.opener.tell("");
     if (!tensor && this.isLarge) return;
     this.given = tensor;
     if (tensor && isBehind(tensor) && this.held) return;
@@ -452,22 +395,10 @@ class Numbers extends Lines {
   }
 }
 
-/** A row that is none of a shape: its length is another one than the first has, or one that does not fit. A number on each line can be any. */
-function otherRow(rows, shape) {
-  const width = shape.length > 1 ? shape.at(-1) : 0, isOther = ({ length }) => length !== rows[0].length || (width > 0 && length > 1 && length % width);
-  return width ? rows.find(isOther) : undefined;
-}
-
 /** What is sent is what was in the file: all digits that the datatype holds. */
 function textOfNumber(value, datatype) {
   if (!isFloating(datatype)) return fieldText(value);
   return String(datatype === "FP32" ? single(Math.fround(numberOf(value))) : numberOf(value));
-}
-
-function rowsOf(elements, width) {
-  const rows = [];
-  for (let place = 0; width && place < elements.length; place += width) rows.push(elements.slice(place, place + width));
-  return rows;
 }
 
 /** The bytes of a file, as text. */

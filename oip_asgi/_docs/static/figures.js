@@ -3,9 +3,9 @@
 import { typeOf } from "./cells.js";
 import { build, copyButton, made, saveButton } from "./elements.js";
 import { blobOf, drawFile, drawHeat, drawPixels } from "./pictures.js";
-import { draw } from "./plot.js";
+import { draw, shape } from "./plot.js";
 import { areShares, rangeOf } from "./looks.js";
-import { digitsOf, imageIn, numberOf, writtenOf } from "./tensors.js";
+import { digitsOf, imageIn, numberOf, slices, writtenOf } from "./tensors.js";
 import { counted, short } from "./words.js";
 
 const MOST_ROWS = 200;  // of a table
@@ -17,9 +17,7 @@ const FIGURES = { table: tableFigure, scores: scoresFigure, text: textFigure, pi
   heat: heatFigure, summary: summaryFigure, empty: emptyFigure };
 
 /** The element of one view. */
-export function figureOf(look) {
-  return FIGURES[look.kind](look);
-}
+export const figureOf = (look) => FIGURES[look.kind](look);
 
 /** A figure with a line above it: its name, what is to be said of it, and its buttons. */
 function figure(name, note, buttons, children) {
@@ -32,7 +30,7 @@ function figure(name, note, buttons, children) {
 
 /** A table of rows, or of what else a line of it stands for: of the output that it is called by, or of several. */
 function tableFigure({ names, count, columns, noun = "row" }) {
-  const buttons = [copyButton(() => separated(columns, count, "\t")), saveButton("answer.csv", () => new Blob([separated(columns, count, ",")], { type: "text/csv" }))];
+  const buttons = tableTools("answer", (separator) => separated(columns, count, separator));
   const table = count === 1 ? oneRow(columns) : manyRows(columns, Math.min(count, MOST_ROWS), noun);
   const areSingle = count === 1 && noun === "row" && columns.length === names.length;  // values that nobody would count
   const mark = columns.some(({ areLargest }) => areLargest) ? ", ★ is the largest score of its row" : "";
@@ -76,9 +74,7 @@ function manyRows(columns, count, noun) {
   return table;
 }
 
-function classOf({ isNumber, isInput }) {
-  return [isNumber && "number", isInput && "sent-value"].filter(Boolean).join(" ");
-}
+const classOf = ({ isNumber, isInput }) => [isNumber && "number", isInput && "sent-value"].filter(Boolean).join(" ");
 
 /** A value; where it is shown shorter than it is, the whole is its title. */
 function cell(column, row) {
@@ -103,9 +99,7 @@ export function separated(columns, count, separator) {
 
 function scoresFigure({ name, rows }) {
   const columns = [["row", "label", "score"], ...rows.flatMap((row, place) => row.map(([label, score]) => [`${place + 1}`, label, `${score}`]))];
-  const text = (separator) => `${columns.map((line) => line.join(separator)).join("\n")}\n`;
-  const buttons = [copyButton(() => text("\t")), saveButton(`${name}.csv`, () => new Blob([text(",")], { type: "text/csv" }))];
-  return figure(name, "", buttons, rows.map((row, place) => bars(row, rows.length > 1 ? `Row ${place + 1}` : "")));
+  return figure(name, "", tableTools(name, (separator) => linesOf(columns, separator)), rows.map((row, place) => bars(row, rows.length > 1 ? `Row ${place + 1}` : "")));
 }
 
 function bars(row, title) {
@@ -117,13 +111,7 @@ function bars(row, title) {
   return title ? build("div", {}, [made("h4", title), list]) : list;
 }
 
-function scoreOf(score, isShare) {
-  return isShare ? percent(score) : short(score);
-}
-
-function percent(share) {
-  return share > 0 && share < 0.0005 ? "< 0.1 %" : `${(share * 100).toFixed(1)} %`;
-}
+const scoreOf = (score, isShare) => (!isShare ? short(score) : score > 0 && score < 0.0005 ? "< 0.1 %" : `${(score * 100).toFixed(1)} %`);
 
 function bar(label, share, text) {
   const fill = made("span", undefined, share < 0 ? "fill negative" : "fill");
@@ -140,10 +128,15 @@ export function growingText(name) {
   return [figure(name, "", textTools(name, () => text.textContent), [text]), text];
 }
 
-/** The buttons beside a text. */
-function textTools(name, textOf) {
-  return [copyButton(textOf), saveButton(`${name}.txt`, () => new Blob([textOf()], { type: "text/plain" }))];
+/** The buttons beside what is a table: `textOf` writes it with a separator. */
+function tableTools(name, textOf, copied = () => textOf("\t")) {
+  return [copyButton(copied), saveButton(`${name}.csv`, () => new Blob([textOf(",")], { type: "text/csv" }))];
 }
+
+const linesOf = (rows, separator) => `${rows.map((row) => row.join(separator)).join("\n")}\n`;
+
+/** The buttons beside a text. */
+const textTools = (name, textOf) => [copyButton(textOf), saveButton(`${name}.txt`, () => new Blob([textOf()], { type: "text/plain" }))];
 
 function textFigure({ name, text }) {
   const note = text.length > 100 ? counted(text.length, "character") : "";
@@ -191,10 +184,8 @@ function group(figures, more) {
 // Curves, heat maps, and the rest
 
 /** The buttons beside values, which are copied and saved a line each. */
-function valueTools(name, values) {
-  const csv = () => separated([{ name, values }], values.length, ",");
-  return [copyButton(() => `${values.map(writtenOf).join("\n")}\n`), saveButton(`${name}.csv`, () => new Blob([csv()], { type: "text/csv" }))];
-}
+const valueTools = (name, values) =>
+  tableTools(name, (separator) => separated([{ name, values }], values.length, separator), () => `${values.map(writtenOf).join("\n")}\n`);
 
 function curveFigure({ name, values }) {
   const [least, most] = rangeOf(values) ?? [0, 0];
@@ -204,29 +195,18 @@ function curveFigure({ name, values }) {
 
 /** A curve of values, with its least and largest beside it. */
 export function curve(values, described) {
-  const svg = shapeless("svg");
-  const finite = thinned(values).map((value) => (Number.isFinite(value) ? value : null));
+  const svg = shape("svg", { role: "img" });
+  const step = Math.ceil(values.length / MOST_POINTS), finite = values.filter((_, place) => place % step === 0).map((value) => (Number.isFinite(value) ? value : null));
   const [least, most] = rangeOf(finite.filter((value) => value !== null)) ?? [0, 0];
   draw(svg, finite, described, { range: [least, most] });
-  svg.setAttribute("role", "img");
   return build("div", { className: "curve-box" }, [made("span", short(most), "faint"), svg, made("span", short(least), "faint")]);
-}
-
-function thinned(values) {
-  const step = Math.ceil(values.length / MOST_POINTS);
-  return step > 1 ? values.filter((_, place) => place % step === 0) : values;
-}
-
-function shapeless(name) {
-  return document.createElementNS("http://www.w3.org/2000/svg", name);
 }
 
 function heatFigure({ name, values, datatype, ...layout }) {
   const { width, height, range: [least, most] } = layout;
   const described = `${height} rows of ${width} values, from ${short(least)} to ${short(most)}`;
   const canvas = drawHeat(values, layout, `${name}: ${described}`);
-  const text = (separator) => `${rowsOf(values, width).map((row) => row.join(separator)).join("\n")}\n`;
-  const buttons = [copyButton(() => text("\t")), saveButton(`${name}.csv`, () => new Blob([text(",")], { type: "text/csv" }))];
+  const buttons = tableTools(name, (separator) => linesOf(slices(values, width), separator));
   const legend = build("p", { className: "legend faint" }, [short(least), made("span", undefined, "scale"), short(most)]);
   const value = made("output", "", "faint");
   canvas.addEventListener("pointermove", ({ offsetX, offsetY }) => {
@@ -234,10 +214,6 @@ function heatFigure({ name, values, datatype, ...layout }) {
     value.textContent = row < height && column < width ? `[${row}, ${column}] ${digitsOf(values[row * width + column], datatype)}` : "";
   });
   return figure(name, `${height} rows, ${width} columns`, buttons, [canvas, build("div", { className: "legends" }, [legend, value])]);
-}
-
-function rowsOf(values, width) {
-  return Array.from({ length: values.length / width }, (_, row) => values.slice(row * width, (row + 1) * width));
 }
 
 function summaryFigure({ name, shape, datatype, data, range }) {

@@ -3,12 +3,13 @@
 import { build } from "./elements.js";
 
 /**
- * Opens files for an element: `read` returns a promise of what is in them, which `use` gets, or `refuse` the error of it. Neither gets it once
- * something newer is written into the element, or the element is filled: then it is late. Several files at once are refused, unless `takesSeveral`.
+ * Opens files for an element: `read` returns a promise of what is in them, which `use` gets; the element `told` says why nothing is read. Neither gets it
+ * once something newer is written into the element, or the element is filled: then it is late. Several files at once are refused, unless `takesSeveral`.
  */
 export class Opener {
-  constructor(element, { read, use, refuse }) {
-    Object.assign(this, { read, use, refuse, input: null, awaited: null, takesSeveral: false });
+  constructor(element, { read, use }) {
+    Object.assign(this, { read, use, input: null, awaited: null, takesSeveral: false });
+    this.told = build("p", { className: "hint", role: "status", hidden: true });
     element.addEventListener("input", () => this.forget());
     for (const kind of ["dragover", "drop"]) element.addEventListener(kind, (event) => {
       const { files, types } = event.dataTransfer;
@@ -33,8 +34,15 @@ export class Opener {
     if (!this.input || !files.length) return;
     const awaited = this.awaited = {};
     const found = files.length > 1 && !this.takesSeveral ? Promise.reject(new Error("expected one file")) : this.read(files);
-    const take = await found.then((content) => () => this.use(content), (error) => () => this.refuse(error, files));
+    const take = await found.then((content) => () => this.use(content), ({ message }) => () => this.tell(`Nothing is read from ${files[0].name}: ${message}`));
     if (this.awaited === awaited) take();
+  }
+
+  /** Say what was read, and whether that is all; nothing once there is something else. */
+  tell(text, isAll = false) {
+    this.told.textContent = text;
+    this.told.className = isAll ? "faint" : "hint";
+    this.told.hidden = !text;
   }
 
   /** What is being read is not wanted any more. */

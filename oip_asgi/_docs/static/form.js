@@ -7,6 +7,7 @@ import { listenToCode, showCode } from "./code.js";
 import { at, breakable, build, chooseTab, copyBy, copyButton, listenToTabs } from "./elements.js";
 import { Fields, MOST_WRITTEN } from "./fields.js";
 import { isJSON, mistakeIn, parse, pretty } from "./json.js";
+import { placeIn } from "./places.js";
 import { besides, bodyOf, contentOf, idOf, isBehind, isInference, isSame, ofBoth, partsIn, partsOf, sentIn, tensorsOf } from "./request.js";
 import { askForHeaders, MOUNT, typed } from "./server.js";
 import { declaration } from "./snippets.js";
@@ -36,7 +37,7 @@ class Form {
   /** Begin with the example. */
   begin() {
     const { example, inputs } = this.model.actions.get(this.action);
-    const fields = new Fields(inputs.map((input) => ({ ...input, refusesOutside: () => this.refusesOutside() })), () => this.takeEdit(fields));
+    const fields = new Fields(inputs, () => this.takeEdit(fields));
     Object.assign(this, { fields, tab: FIELDS, isEdited: false, mistake: null, request: null });
     this.note = "";  // what the fields do not show of the JSON
     this.rest = {};  // what a body has besides the inputs of the fields
@@ -46,12 +47,6 @@ class Form {
       fields.fill(inputs.filter(({ isOptional }) => !isOptional).map(zeros));
       this.takeFields();
     } else if (!this.showInFields()) this.tab = JSON_TEXT;
-  }
-
-  /** Whether the server refuses a value out of range, as far as is known: a model may take it, and flag it. */
-  refusesOutside() {
-    const { newest } = this.model;
-    return Boolean(newest) && newest.options.out_of_range !== "flag";
   }
 
   /** All that is sent is written here: the body, and the tensors whose bytes follow it. */
@@ -175,20 +170,19 @@ class Form {
   }
 
   show() {
-    const { fields, mistake, request } = this, panel = at(this.tab === FIELDS ? "fields" : "json");
+    const { fields, mistake, request } = this;
     at("action").value = this.action;
     if (at("body").value !== this.body) at("body").value = this.body;
     if (!at("fields").contains(fields.element)) at("fields").replaceChildren(fields.element);
     if (at(this.tab).ariaSelected !== "true") chooseTab(at(this.tab));
     if (at("limit").textContent !== this.note) at("limit").textContent = this.note;
-    showMistake(mistake, panel);
     at("address").replaceChildren(...breakable(new URL(".", request.url).pathname));  // what is behind the last slash is chosen
     showCode(request, Boolean(mistake));
     showExchange();
   }
 }
 
-/** Tell a mistake right below its field, or at the end of a panel if it is none of a field. It is an alert when it comes, and none while it changes as one types. */
+/** Tell a mistake right below its field, or at the end of a panel if it is none of a field. One of the form is an alert when it comes, and none while it changes as one types. */
 function showMistake(mistake, panel) {
   const { control, message } = mistake ?? {}, place = control?.closest(".field, td") ?? panel;
   const told = [...at("try").querySelectorAll(".mistake")], kept = told.find(({ parentElement }) => parentElement === place);
@@ -196,7 +190,7 @@ function showMistake(mistake, panel) {
   for (const each of at("try").querySelectorAll("[aria-invalid]")) if (each !== control) mark(each, false);
   if (!mistake) return;
   if (!control.hasAttribute("aria-invalid")) mark(control, true);
-  const text = kept ?? build("p", { id: "mistake", className: "failed mistake", role: "alert" });
+  const text = kept ?? build("p", { id: "mistake", className: "failed mistake", role: form.mistake ? "alert" : null });
   if (kept && text.textContent !== message) text.removeAttribute("role");
   if (text.textContent !== message) text.textContent = message;
   if (place.lastElementChild !== text) place.append(text);
@@ -267,9 +261,19 @@ function offerSend() {
   at("send").ariaDisabled = Boolean(exchange?.isUnderWay);
 }
 
-/** Say of the answer below the form where it is not that to what the form says now; and what to declare: with an answer, or before one if the form is a guess. */
+/** What the server has refused of the request that the fields show, at its field; null where its answer is to another one, or names no field. */
+function refusedMistake() {
+  const { refusal, asked } = exchange ?? {}, control = refusal && form.tab === FIELDS && isSame(asked, form.request) && form.fields.controlOf(refusal);
+  return control ? { control, message: refusal.message } : null;
+}
+
+/**
+ * Say what is wrong; of the answer below the form where it is not that to what the form says now; and what to declare: with an answer, or before one
+ * if the form is a guess.
+ */
 function showExchange() {
   const { model, action, mistake, request } = form, { inputs } = model.actions.get(action);
+  showMistake(mistake ?? refusedMistake(), at(form.tab === FIELDS ? "fields" : "json"));
   offerSend();
   at("earlier").hidden = !exchange || (!mistake && isSame(exchange.asked, request));
   const isDeclared = ({ name }) => model.metadata.inputs.some((input) => input.name === name);
@@ -279,9 +283,7 @@ function showExchange() {
 }
 
 /** What the document of a model says of what it does not declare. */
-function adviceOf(model, action) {
-  return model.actions.get(action).description.replaceAll("`", "").replace(NO_EXAMPLE, "");
-}
+const adviceOf = (model, action) => model.actions.get(action).description.replaceAll("`", "").replace(NO_EXAMPLE, "");
 
 /** Leave the request that was sent, and its answer. */
 export function leaveAnswer() {
@@ -314,10 +316,11 @@ async function send() {
       remember(asked, end || `${response.status}`, { seconds: spent(), items });
       current.hasAnswer = end !== "failed";
     } else {
-      const { text, seconds } = await showAnswer(response, begun, { ...known, sent: sentIn(asked, model.metadata.inputs), labels: model.newest?.labels ?? {} });
+      const { text, seconds, failure } = await showAnswer(response, begun, { ...known, sent: sentIn(asked, model.metadata.inputs), labels: model.newest?.labels ?? {} });
       remember(asked, `${response.status}`, { seconds });
       current.hasAnswer = response.ok;
       if (response.ok) showDeclaration(asked, text, model);
+      else current.refusal = { message: failure, ...placeIn(failure, model.actions.get(asked.action).inputs.map(({ name }) => name)) };
     }
   } catch (error) {
     if (exchange === current && signal.aborted) showStopped(spent());
@@ -325,7 +328,10 @@ async function send() {
     remember(asked, signal.aborted ? "stopped" : "failed", { seconds: spent() });
   } finally {
     current.isUnderWay = false;
-    if (exchange === current) showExchange();
+    if (exchange === current) {
+      showExchange();
+      if (at("try").contains(document.activeElement)) refusedMistake()?.control.focus();
+    }
     setTimeout(tellNews, signal.aborted ? SETTLES : 0);
   }
 }

@@ -16,24 +16,17 @@ export class Frame {
     this.table = build("table", { className: "frame" }, [build("thead", {}, [this.head]), build("tbody", {}, this.columns.map(({ element }) => element))]);
     const scroll = build("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Rows" }, [this.table]);
     this.element = build("div");
-    this.opener = new Opener(this.element, {
-      read: ([file]) => file.text(),
-      use: (text) => this.take(text),
-      refuse: ({ message }, [file]) => this.tell(`Nothing is read from ${file.name}: ${message}`, false),
-    });
+    this.opener = new Opener(this.element, { read: ([file]) => file.text(), use: (text) => this.take(text) });
     this.fewer = button("Remove a row", () => this.setRows(this.count - 1), { ariaLabel: "Remove the last row" });
     const add = button("Add a row", () => this.repeatRow());
     const pick = this.opener.picker("From a CSV file", { ariaLabel: "Rows from a CSV file", accept: ".csv,.tsv,.txt" });
     const hint = build("span", { className: "faint wide" }, ["or paste rows of a spreadsheet"]);
-    this.read = build("p", { className: "hint", role: "status", hidden: true });
-    this.element.append(scroll, this.read, build("div", { className: "buttons" }, [add, this.fewer, pick, hint]));
+    this.element.append(scroll, this.opener.told, build("div", { className: "buttons" }, [add, this.fewer, pick, hint]));
     scroll.addEventListener("paste", (event) => this.paste(event));
     this.setRows(1);
   }
 
-  get count() {
-    return this.columns[0].cells.length;
-  }
+  get count() { return this.columns[0].cells.length; }
 
   setRows(count) {
     for (const column of this.columns) column.setRows(count);
@@ -70,9 +63,9 @@ export class Frame {
     const names = this.columns.map(({ name }) => name);
     const first = names.indexOf(column.name), areNames = (cells) => this.areNames(cells, first);
     const { head, texts, unknown } = columnsOf(readRows(text), names, first, areNames);
-    if (head.length && unknown.length === head.length) return this.tell(`Nothing is read: no column is called ${listed(head)}. Expected: ${listed(names)}`);
+    if (head.length && unknown.length === head.length) return this.opener.tell(`Nothing is read: no column is called ${listed(head)}. Expected: ${listed(names)}`);
     const all = texts.values().next().value?.length ?? 0, length = Math.min(all, MOST_ROWS - row);
-    this.tell([
+    this.opener.tell([
       `${texts.size} of ${counted(names.length, "column")} read`,
       unknown.length && `unknown: ${unknown.join(", ")}`,
       length < all && `only ${length} of ${counted(all, "row")}`,
@@ -93,16 +86,10 @@ export class Frame {
     return fits.includes(false) && !fits.includes(true);
   }
 
-  /** Say what was read of a text, and whether that is all; nothing once the rows are others. */
-  tell(text, isAll = true) {
-    this.read.textContent = text;
-    this.read.className = isAll ? "faint" : "hint";
-    this.read.hidden = !text;
-  }
+  /** The cell of a column in a row; that of the first where none is named. */
+  controlOf(name, row = 0) { return this.columns.find((column) => column.name === name)?.cells[row]?.element; }
 
-  tensors() {
-    return this.columns.map((column) => column.tensor()).filter(Boolean);
-  }
+  tensors() { return this.columns.map((column) => column.tensor()).filter(Boolean); }
 
   /** Why tensors cannot be rows here; nothing if they can. */
   limitOf(tensors) {
@@ -115,7 +102,7 @@ export class Frame {
     this.opener.forget();
     for (const column of this.columns) column.fill(tensorOf(column), count);
     this.numberRows();
-    this.tell("");
+    this.opener.tell("");
   }
 
   /** One row needs no number, and cannot be removed. */
@@ -128,9 +115,7 @@ export class Frame {
   }
 }
 
-function rowsIn(tensors) {
-  return Math.max(0, ...tensors.map(({ data }) => [data ?? []].flat(Infinity).length));
-}
+const rowsIn = (tensors) => Math.max(0, ...tensors.map(({ data }) => [data ?? []].flat(Infinity).length));
 
 class Column {
   constructor(input) {
@@ -140,9 +125,7 @@ class Column {
     this.element = build("tr", {}, [build("th", { scope: "row" }, title)]);
   }
 
-  rowOf(control) {
-    return this.cells.findIndex(({ element }) => element === control);
-  }
+  rowOf(control) { return this.cells.findIndex(({ element }) => element === control); }
 
   setRows(count) {
     while (this.cells.length > count) this.cells.pop().element.parentElement.remove();

@@ -77,9 +77,7 @@ export function exactly(text) {
 }
 
 /** Read JSON for `pretty`, which then writes numbers as they were written, where the browser tells how that was. */
-export function parse(json) {
-  return JSON.parse(json, (_, value, context) => (typeof value === "number" && context?.source ? new Written(context.source) : value));
-}
+export const parse = (json) => JSON.parse(json, (_, value, context) => (typeof value === "number" && context?.source ? new Written(context.source) : value));
 
 /** JSON for people: an object on several lines, and lists on as few as their `width` in characters allows. */
 export function pretty(value, indent = "", width = 88) {
@@ -95,9 +93,7 @@ export function pretty(value, indent = "", width = 88) {
   return `[\n${value.map((item) => deeper + pretty(item, deeper, width)).join(",\n")}\n${indent}]`;
 }
 
-function isPlain(value) {
-  return value === null || typeof value !== "object" || value instanceof Written;
-}
+const isPlain = (value) => value === null || typeof value !== "object" || value instanceof Written;
 
 function word(value) {
   return value instanceof Written ? value.source : JSON.stringify(value);

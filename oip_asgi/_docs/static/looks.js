@@ -1,7 +1,7 @@
 // How an answer is best looked at: as pictures, bars, text, a curve, a heat map or a table. Decides, and draws nothing.
 
 import { shapeOfCount } from "./arrays.js";
-import { imageIn, numberOf } from "./tensors.js";
+import { imageIn, numberOf, slices } from "./tensors.js";
 
 const MOST_COLUMNS = 12;  // of one output in a table
 const MOST_BARS = 6;  // rows of scores that are shown as bars, where they are no table
@@ -64,9 +64,7 @@ function vectorIn({ data, shape, datatype }, { rowsIn, declared }) {
 }
 
 /** Whether the first dimension counts rows: none is declared that may be of any size, or of one row. */
-function mayHaveRows([first] = [-1]) {
-  return first === -1 || first === 1;
-}
+const mayHaveRows = ([first] = [-1]) => first === -1 || first === 1;
 
 /** Whether an output is several rows of scores, which are compared best below each other: a table has a column for each label. */
 function areRowsOfScores({ shape, datatype }, labels = []) {
@@ -75,9 +73,7 @@ function areRowsOfScores({ shape, datatype }, labels = []) {
 }
 
 /** Whether scores are shares of one whole, as probabilities are. */
-export function areShares(scores) {
-  return Math.min(...scores) >= 0 && Math.abs(scores.reduce((one, other) => one + other, 0) - 1) < 0.02;
-}
+export const areShares = (scores) => Math.min(...scores) >= 0 && Math.abs(scores.reduce((one, other) => one + other, 0) - 1) < 0.02;
 
 /** Rows of scores with the labels of their elements, the largest first. */
 function scoresIn({ data, shape }, labels) {
@@ -135,9 +131,7 @@ function drawingOf({ data, shape, datatype }, { rowsIn }) {
   return isTable ? null : { kind: "summary", shape, datatype, data, range: rangeOf(values) };
 }
 
-function isHeat([height, width], areRows) {
-  return width > MOST_COLUMNS || (!areRows && height >= 4 && width >= 4);
-}
+const isHeat = ([height, width], areRows) => width > MOST_COLUMNS || (!areRows && height >= 4 && width >= 4);
 
 export function rangeOf(values) {
   let least = Infinity, most = -Infinity;
@@ -155,13 +149,9 @@ function rowsOfAll(tensors) {
   return counts.size === 1 ? [...counts][0] : null;
 }
 
-function isNarrow(shape) {
-  return !shape || shape.length === 1 || (shape.length === 2 && shape[1] <= MOST_COLUMNS);
-}
+const isNarrow = (shape) => !shape || shape.length === 1 || (shape.length === 2 && shape[1] <= MOST_COLUMNS);
 
-function rowsOf({ shape, data }) {
-  return shape?.length ? Number(shape[0]) : data.length;
-}
+const rowsOf = ({ shape, data }) => shape?.length ? Number(shape[0]) : data.length;
 
 /** A tensor as columns, each with its name and values. */
 function columnsOf(tensor, labels) {
@@ -179,8 +169,4 @@ function scoredOf(rows) {
   const largest = rows.map((row) => row.indexOf(Math.max(...row.filter((score) => score !== null && !Number.isNaN(score)))));
   const whole = rows.filter((row) => row.every(Number.isFinite)), isShare = whole.length > 0 && whole.every(areShares);
   return (place) => ({ isShare, areLargest: largest.map((found) => found === place) });
-}
-
-function slices(values, size) {
-  return Array.from({ length: values.length / size }, (_, place) => values.slice(place * size, (place + 1) * size));
 }

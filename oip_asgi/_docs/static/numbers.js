@@ -2,7 +2,6 @@
 
 import { at, made, tableRows } from "./elements.js";
 import { draw } from "./plot.js";
-import { areOfSeveral, momentsOf, quantile, recentChange, total } from "./statistics.js";
 import { counted, digits, duration, lately } from "./words.js";
 
 export const READ_EVERY = 2000;  // milliseconds
@@ -18,7 +17,9 @@ const MANY = 100;  // requests, of which one takes longer than p99
  */
 export function showNumbers({ readings, newest, problem }) {
   const most = newest?.durations.bounds.at(-1), seconds = (value) => duration(value, most);
-  const { moments, along } = seenOf(readings), known = moments.filter(Boolean), when = lately(Math.min(total(known.map((moment) => moment.seconds)), WIDTH));
+  const now = performance.now(), along = readings.slice(1).map((reading) => (reading ? 1 - (now - reading.now) / 1000 / WIDTH : 0));  // how far to the right each is
+  const moments = momentsOf(readings).map((moment, place) => (along[place] >= 0 ? moment : null));  // no older than a plot is wide
+  const known = moments.filter(Boolean), when = lately(Math.min(total(known.map((moment) => moment.seconds)), WIDTH));
   at("plots").hidden = known.filter((moment) => total(moment.durations.counts)).length < FEW;
   for (const axis of at("plots").querySelectorAll(".axis")) axis.firstChild.textContent = `${WIDTH / 60} minutes ago`;
   const rates = moments.map((moment) => moment && total(moment.durations.counts) / moment.seconds);
@@ -32,12 +33,6 @@ export function showNumbers({ readings, newest, problem }) {
   const recent = recentChange(shown, newest), isQuiet = !recent || !total(recent.durations.counts);
   showLatencies(isQuiet ? newest : recent, isQuiet ? "since the start" : lately(recent.seconds), seconds);
   at("totals").textContent = [!isQuiet && sentenceOf(recent, seconds), ...sentencesOf(newest), areOfSeveral(readings) && "Several processes seem to answer: each counts its own requests."].filter(Boolean).join("\n");
-}
-
-/** What happened before each reading, null for what is older than a plot is wide; and how far to the right in it each is. */
-function seenOf(readings) {
-  const now = performance.now(), along = readings.slice(1).map((reading) => (reading ? 1 - (now - reading.now) / 1000 / WIDTH : 0));
-  return { along, moments: momentsOf(readings).map((moment, place) => (along[place] >= 0 ? moment : null)) };
 }
 
 /** How long requests took. One of many takes longer than p99; of a few, the slowest says more. */
@@ -81,4 +76,42 @@ function showPlot(id, title, values, along, newest, written) {
   at(`most-${id}`).textContent = `peak ${peak}`;
   const places = values.map((value) => (Number.isFinite(value) ? value : null));
   draw(at(`${id}-plot`), places, `${title} ${word}, peak ${peak}`, { along });
+}
+
+// What happened between two moments
+
+/** What happened between two moments. Counters that go down are those of another process, or of one that began anew: null. */
+export function change(before, after) {
+  const [durations, queues] = ["durations", "queues"].map((name) => difference(before[name], after[name]));
+  if ([...durations.counts, ...queues.counts].some((count) => count < 0)) return null;
+  return { seconds: (after.now - before.now) / 1000, durations, queues };
+}
+
+const difference = (before, after) => ({ ...after, counts: after.counts.map((count, place) => count - before.counts[place]), sum: after.sum - before.sum });
+
+/** What happened between each reading and the one before it; null where one of them is null, or of another process. */
+export const momentsOf = (readings) => readings.slice(1).map((after, place) => after && readings[place] && change(readings[place], after));
+
+/** Whether readings seem to be of several processes: counters went down more than once, as none does that begins anew. */
+export const areOfSeveral = (readings) => momentsOf(readings).filter((moment, place) => !moment && readings[place] && readings[place + 1]).length > 1;
+
+/** What happened up to `newest` since the earliest reading from which on nothing is unknown; null if there is none. */
+export function recentChange(readings, newest) {
+  const first = readings[momentsOf(readings).findLastIndex((moment) => !moment) + 1];
+  return first ? change(first, newest) : null;
+}
+
+export const total = (counts) => counts.reduce((sum, count) => sum + count, 0);
+
+/** The value below which a share of a histogram's values are: the middle of its bucket, which is within 5 %. Null if there are no values. */
+export function quantile({ bounds, counts }, share) {
+  let left = total(counts) * share;
+  if (!left) return null;
+  for (const [place, count] of counts.entries()) {
+    if (place === bounds.length) return Infinity;
+    const lower = place ? bounds[place - 1] : 0;
+    if (left <= count) return Math.sqrt(lower * bounds[place]);
+    left -= count;
+  }
+  return Infinity;
 }

@@ -25,13 +25,9 @@ const WORDS = {
 };
 
 /** Options as `state.json` has them: of each its keyword, what it concerns, and its value. */
-export function wordsOf(options, streams) {
-  return Object.entries(options).map(([keyword, value]) => [keyword, ...WORDS[keyword](value, streams)]);
-}
+export const wordsOf = (options, streams) => Object.entries(options).map(([keyword, value]) => [keyword, ...WORDS[keyword](value, streams)]);
 
-function upTo(value) {
-  return `up to ${value.toLocaleString("en")}`;
-}
+const upTo = (value) => `up to ${value.toLocaleString("en")}`;
 
 function bytes(count) {
   const [unit, size] = BYTES.find(([, least]) => count >= least) ?? [];

@@ -84,11 +84,7 @@ function showStates() {
   else choose();
 }
 
-function grouped(entries) {
-  const groups = new Map();
-  for (const entry of entries) groups.set(entry.name, [...(groups.get(entry.name) ?? []), entry]);
-  return groups;
-}
+const grouped = (entries) => new Map(entries.map(({ name }) => [name, entries.filter((entry) => entry.name === name)]));
 
 function entryOf({ name, version }) {
   const entries = models.get(name) ?? [];
@@ -111,9 +107,7 @@ function showList() {
 }
 
 /** Whether a model is, in all its versions: each name stands once in the list. */
-function isReady(name) {
-  return models.get(name).every(({ state }) => state === "READY");
-}
+const isReady = (name) => models.get(name).every(({ state }) => state === "READY");
 
 /** Whether the reader wants a model in the list. */
 function isListed(name) {
@@ -148,9 +142,7 @@ function listItem(name) {
   const [text, kind] = stateOf(entry), link = build("a", { className: kind, href: linkOf({ name }) }, breakable(name));
   if (entry.state !== "READY" || controlled.has(name)) link.append(" ", made("span", text, "faint"));
   if (shown?.name === name) link.setAttribute("aria-current", "page");
-  const item = made("li");
-  item.append(link);
-  return item;
+  return build("li", {}, [link]);
 }
 
 /**
@@ -179,14 +171,10 @@ function fillAgain({ target }) {
 
 // One model
 
-function pathOf(name, version) {
-  const path = `models/${encodeURIComponent(name)}`;
-  return version === undefined ? path : `${path}/versions/${encodeURIComponent(version)}`;
-}
-
 /** Show a model, and return whether it is shown: another one may be wanted by then. What is known of it already, its metadata and document, need not be asked for. */
 async function showModel(name, version, known) {
-  const path = pathOf(name, version), focused = document.activeElement;
+  const focused = document.activeElement, ofVersion = version === undefined ? "" : `/versions/${encodeURIComponent(version)}`;
+  const path = `models/${encodeURIComponent(name)}${ofVersion}`;
   const model = { name, version, path, readings: [], newest: null, problem: "", asked: 0 };
   at("model").inert = shown?.path !== path;  // what is there is another model's until this one is known
   shown = model;
@@ -408,16 +396,12 @@ async function greet() {
   await listModels();
 }
 
-function showServer({ name, version }) {
-  document.title = at("server").textContent = name;
-  at("version").textContent = version;
-}
-
 /** Show what the page itself holds, so that nothing is empty while the first answers come. */
 function showFirst() {
   const text = at("first").textContent;
   const { models: entries, first, ...server } = JSON.parse(text);
-  showServer(server);
+  document.title = at("server").textContent = server.name;
+  at("version").textContent = server.version;
   models = grouped(entries);
   if (!first || location.hash) return choose();
   return showModel(first.metadata.name, undefined, { ...first, document: parse(text).first.document });

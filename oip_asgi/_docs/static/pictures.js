@@ -18,16 +18,19 @@ export function drawFile({ bytes, type }, described, onRead) {
 
 /** A picture whose pixels are numbers, of which `scale` are black and white. */
 export function drawPixels(values, layout, described) {
-  const { width, height } = layout, canvas = makeCanvas(described);
+  return paint(pixelsOf(values, layout), layout, described);
+}
+
+function paint(bytes, { width, height }, described) {
+  const canvas = makeCanvas(described);
   size(canvas, width, height);
-  canvas.getContext("2d").putImageData(new ImageData(pixelsOf(values, layout), width, height), 0, 0);
+  canvas.getContext("2d").putImageData(new ImageData(bytes, width, height), 0, 0);
   return canvas;
 }
 
 /** The picture in a file; raises Error where there is none. */
-export function openPicture(file) {
-  return createImageBitmap(file).catch(() => { throw new Error("it is neither npy nor CSV, nor a picture that the browser can read"); });
-}
+export const openPicture = (file) =>
+  createImageBitmap(file).catch(() => { throw new Error("it is neither npy nor CSV, nor a picture that the browser can read"); });
 
 /** The pixels of a picture, four bytes each, in the size that a layout asks for; -1 is its own. */
 export function pixelsIn(bitmap, layout) {
@@ -51,13 +54,11 @@ export function pixelsOf(values, { width, height, channels, isLast, scale: [blac
 
 /** Numbers as colors, from the least to the largest. */
 export function drawHeat(values, { width, height, range: [least, most] }, described) {
-  const canvas = makeCanvas(described), bytes = new Uint8ClampedArray(width * height * 4);
+  const bytes = new Uint8ClampedArray(width * height * 4);
   values.forEach((value, place) => {
     if (Number.isFinite(value)) bytes.set([...colorOf((value - least) / (most - least || 1)), 255], place * 4);
   });
-  size(canvas, width, height);
-  canvas.getContext("2d").putImageData(new ImageData(bytes, width, height), 0, 0);
-  return canvas;
+  return paint(bytes, { width, height }, described);
 }
 
 /** A color between violet, 0, and yellow, 1. */
@@ -79,6 +80,4 @@ function size(canvas, width, height) {
   canvas.style.width = `${width * larger}px`;
 }
 
-export function blobOf(canvas) {
-  return new Promise((resolve) => { canvas.toBlob(resolve, "image/png"); });
-}
+export const blobOf = (canvas) => new Promise((resolve) => { canvas.toBlob(resolve, "image/png"); });

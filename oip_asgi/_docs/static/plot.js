@@ -3,19 +3,11 @@
 const NAMESPACE = "http://www.w3.org/2000/svg";
 const WIDTH = 300, HEIGHT = 80;
 
-/** The places of a curve: `values` may hold null where nothing is known, and `along` is how far from the left to the right each is, from 0 to 1. */
-export function places(values, range, along = evenly(values.length)) {
-  return values.map((value, index) => (value === null ? null : [along[index] * WIDTH, heightOf(value, range)]));
-}
+/** The places of a curve: `values` may hold null where nothing is known, and `along` is how far from the left to the right each is, from 0 to 1: evenly, where it is not given. */
+export const places = (values, range, along = values.map((_, index) => (index + 1 === values.length ? 1 : index / (values.length - 1)))) =>
+  values.map((value, index) => (value === null ? null : [along[index] * WIDTH, heightOf(value, range)]));
 
-/** So many places from the left to the right, as far from each other as can be; one is at the right. */
-function evenly(count) {
-  return Array.from({ length: count }, (_, index) => (count > 1 ? index / (count - 1) : 1));
-}
-
-function heightOf(value, [least, most]) {
-  return HEIGHT - 2 - ((value - least) / (most - least || 1)) * (HEIGHT - 8);
-}
+const heightOf = (value, [least, most]) => HEIGHT - 2 - ((value - least) / (most - least || 1)) * (HEIGHT - 8);
 
 /**
  * Draw values into an `<svg>`, and say in words what is drawn. `range` is the bottom and the top, 0 and the largest; `along` is as in `places`. What

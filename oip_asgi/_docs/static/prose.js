@@ -28,7 +28,8 @@ export function blocksOf(text) {
     else if (UNDERLINE.test(line) && last?.kind === "text" && last.lines.length === 1) {
       const [title] = last.lines;
       hasTerms = SECTION.test(`${title}:`) && !ESSAY.test(title);
-      last = makeHeading(last);
+      last.kind = "heading";
+      last = null;
     } else if (SECTION.test(line)) [last, hasTerms] = [addSection(blocks, line.slice(0, -1)), false];
     else if (PROMPT.test(line) || last?.isSession && !last.isParted) last = addSession(blocks, last, line.trim());
     else if (item) last = addItem(blocks, last, item[2], NUMBERED.test(line));
@@ -64,27 +65,15 @@ function directive(name, rest) {
 }
 
 function addItem(blocks, last, text, isNumbered) {
-  if (last?.kind === "list" && last.isNumbered === isNumbered) {
-    last.items.push(text);
-    return blocks.at(-1);
-  }
-  blocks.push({ kind: "list", isNumbered, items: [text] });
+  if (last?.kind === "list" && last.isNumbered === isNumbered) last.items.push(text);
+  else blocks.push({ kind: "list", isNumbered, items: [text] });
   return blocks.at(-1);
 }
 
 function addLine(blocks, last, kind, line) {
-  if (!last) {
-    blocks.push({ kind, lines: [line] });
-    return blocks.at(-1);
-  }
-  if (last.isParted) last.lines.push("");
-  last.lines.push(line);
+  if (last) last.lines.push(...(last.isParted ? [""] : []), line);
+  else blocks.push({ kind, lines: [line] });
   return blocks.at(-1);
-}
-
-function makeHeading(block) {
-  block.kind = "heading";
-  return null;
 }
 
 /** A heading in the style of Google. */
@@ -122,6 +111,4 @@ export function elementsOf(text) {
   });
 }
 
-function inline(text) {
-  return partsOf(text).map(([kind, part]) => (kind === "plain" ? part : build(kind, {}, [part])));
-}
+const inline = (text) => partsOf(text).map(([kind, part]) => (kind === "plain" ? part : build(kind, {}, [part])));

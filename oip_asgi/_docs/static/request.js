@@ -6,9 +6,7 @@ import { isJSON, parse, pretty, Written } from "./json.js";
 import { membersOf, numberOf, plainData } from "./tensors.js";
 
 /** Whether the body of an action is an inference request; that of another is a flat object, whose members are the inputs. */
-export function isInference(action) {
-  return action.startsWith("infer");
-}
+export const isInference = (action) => action.startsWith("infer");
 
 /**
  * The tensors in a body of an action; null where it is no request. Raises SyntaxError where it is no JSON. Those of a flat object have no shape, and
@@ -30,9 +28,7 @@ export function besides(body, action, names) {
 }
 
 /** What an inference request and a flat object both may have besides their inputs. */
-export function ofBoth({ id, parameters }) {
-  return { ...(id === undefined ? {} : { id }), ...(parameters === undefined ? {} : { parameters }) };
-}
+export const ofBoth = ({ id, parameters }) => ({ ...(id === undefined ? {} : { id }), ...(parameters === undefined ? {} : { parameters }) });
 
 /** The body that has these tensors, besides the rest of it. */
 export function bodyOf(tensors, action, rest) {
@@ -41,19 +37,13 @@ export function bodyOf(tensors, action, rest) {
 }
 
 /** The tensors whose bytes follow the JSON: large ones, but in a flat object, which is JSON alone. */
-export function partsOf(tensors, action) {
-  return isInference(action) ? tensors.filter(({ bytes }) => bytes) : [];
-}
+export const partsOf = (tensors, action) => isInference(action) ? tensors.filter(({ bytes }) => bytes) : [];
 
 /** Whether the bytes of a tensor follow the JSON. */
-export function isBehind({ parameters }) {
-  return parameters?.binary_data_size !== undefined;
-}
+export const isBehind = ({ parameters }) => parameters?.binary_data_size !== undefined;
 
 /** The parts whose bytes follow the JSON of these tensors, in their order. */
-export function partsIn(tensors, parts) {
-  return tensors.filter(isBehind).map(({ name }) => parts.find((part) => part.name === name)).filter(Boolean);
-}
+export const partsIn = (tensors, parts) => tensors.filter(isBehind).map(({ name }) => parts.find((part) => part.name === name)).filter(Boolean);
 
 function wholeTensor({ bytes, values, code, value, isWhole, ...tensor }) {
   if (bytes) return { ...tensor, parameters: { ...tensor.parameters, binary_data_size: bytes.length } };
@@ -88,12 +78,9 @@ export function idOf({ body, file }) {
 /** The inputs that were sent, for what is shown beside the outputs: with what is `declared` of them. */
 export function sentIn({ body, file, action }, declared) {
   const tensors = !file && isJSON(body) ? tensorsOf(body, action) ?? [] : [];
-  return tensors.map((tensor) => withDeclared(tensor, declared)).map((tensor) => ({ ...tensor, data: plainData(tensor) }));
-}
-
-/** A tensor with the shape that its input declares, and with its content type if it has none of its own. */
-function withDeclared(tensor, declared) {
-  const input = declared.find(({ name }) => name === tensor.name);
-  const shape = Array.isArray(tensor.shape) ? tensor.shape.map(numberOf) : input && shapeOfCount(input.shape, [tensor.data].flat(Infinity).length);
-  return { ...tensor, shape, declared: input?.shape, parameters: { ...input?.parameters, ...tensor.parameters } };
+  return tensors.map((tensor) => {
+    const input = declared.find(({ name }) => name === tensor.name), parameters = { ...input?.parameters, ...tensor.parameters };
+    const shape = Array.isArray(tensor.shape) ? tensor.shape.map(numberOf) : input && shapeOfCount(input.shape, [tensor.data].flat(Infinity).length);
+    return { ...tensor, shape, declared: input?.shape, parameters, data: plainData({ ...tensor, parameters }) };
+  });
 }

@@ -2,13 +2,12 @@
 
 import { DECIMALS } from "./cells.js";
 import { exactly } from "./json.js";
+import { counted } from "./words.js";
 
 export const MISSING = ["", "NA", "NaN", "nan", "NULL", "null", "None", "NaT"];  // texts of a value that is missing
 
 /** What parts the cells of a text: tabs, semicolons or commas, whichever its first line has. */
-export function separatorOf(text) {
-  return ["\t", ";", ","].find((each) => text.split("\n", 1)[0].includes(each)) ?? ",";
-}
+export const separatorOf = (text) => ["\t", ";", ","].find((each) => text.split("\n", 1)[0].includes(each)) ?? ",";
 
 /** Read text as rows of texts, with quotes as RFC 4180 has them. */
 export function readRows(text) {
@@ -58,21 +57,21 @@ export function wordsOf(text, arePairs) {
 }
 
 /** Whether the first row names the columns of numbers. */
-export function isNamed(rows) {
-  return rows[0]?.some((text) => /[^-+\d.,\s]/.test(text) && Number.isNaN(numberIn(text)) && !MISSING.includes(text.trim()));
-}
+export const isNamed = (rows) => rows[0]?.some((text) => /[^-+\d.,\s]/.test(text) && Number.isNaN(numberIn(text)) && !MISSING.includes(text.trim()));
 
-/** Rows of numbers, without a first line that names them; raises Error for a cell that is none. */
+/** Rows of numbers, without a first line that names them; raises Error for a cell that is none, and where they are no array. */
 export function numbersOf(rows) {
-  const begin = isNamed(rows) ? 1 : 0;
-  return rows.slice(begin).map((row, place) => row.map((text) => {
-    const number = numberIn(text);
-    if (!Number.isNaN(number) || MISSING.includes(text.trim())) return number;
-    throw new Error(`line ${begin + place + 1}: ${JSON.stringify(text)} is not a number${/,\d/.test(text) ? `: ${DECIMALS}` : ""}`);
-  }));
+  const begin = isNamed(rows) ? 1 : 0, numbers = rows.slice(begin);
+  if (!numbers.length) throw new Error("it has no numbers");
+  return numbers.map((row, place) => {
+    if (row.length !== numbers[0].length) throw new Error(`line ${begin + place + 1} has ${counted(row.length, "number")}, and the first ${numbers[0].length}`);
+    return row.map((text) => {
+      const number = numberIn(text);
+      if (!Number.isNaN(number) || MISSING.includes(text.trim())) return number;
+      throw new Error(`line ${begin + place + 1}: ${JSON.stringify(text)} is not a number${/,\d/.test(text) ? `: ${DECIMALS}` : ""}`);
+    });
+  });
 }
 
 /** The number in a cell; NaN if there is none. */
-function numberIn(text) {
-  return text.trim() ? exactly(text.replace(/^\s*([-+]?)inf(inity)?\s*$/i, "$1Infinity")) : NaN;
-}
+const numberIn = (text) => text.trim() ? exactly(text.replace(/^\s*([-+]?)inf(inity)?\s*$/i, "$1Infinity")) : NaN;

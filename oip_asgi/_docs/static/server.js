@@ -70,6 +70,4 @@ function headerIn(line) {
 }
 
 /** The headers that the reader has typed, such as a key that the host asks for. */
-export function typed() {
-  return Object.fromEntries(linesTyped().map(headerIn).filter(Boolean));
-}
+export const typed = () => Object.fromEntries(linesTyped().map(headerIn).filter(Boolean));

@@ -1,6 +1,7 @@
 // A request as code: for the shell, for Python, for a browser. Knows nothing of the page.
 
 import { compact, isJSON, literal, onLines, parse, pretty } from "./json.js";
+import { contentOf } from "./request.js";
 
 const LONG = 20000;  // characters of a body, from which it is not repeated in code
 
@@ -17,9 +18,7 @@ export const LANGUAGES = {
 };
 
 /** Whether a body is too long to be repeated in code. */
-export function isLong(body) {
-  return body.length > LONG;
-}
+export const isLong = (body) => body.length > LONG;
 
 /** The file in which the body has to be saved for the code; null if the code has the body itself. */
 export function fileOf({ body, parts, sources }) {
@@ -27,24 +26,17 @@ export function fileOf({ body, parts, sources }) {
   return !sources.length && isLong(body) ? FILES.json : null;
 }
 
-/** The headers of a body as it is sent. */
-function described({ body, parts, headers }) {
-  const length = `${new TextEncoder().encode(body).length}`;
-  return { ...(parts.length ? { "Inference-Header-Content-Length": length } : { "Content-Type": "application/json" }), ...headers };
-}
+/** The headers of a request as it is sent. */
+const headersIn = (request) => ({ ...contentOf(request)[1], ...request.headers });
 
 /** A command for a POSIX shell, which takes new lines between quotes. */
 function curl(request) {
-  const { url, headers, body, file, streams, sources } = request, saved = fileOf(request);
-  if (file) {
-    const all = Object.entries({ "Inference-Header-Content-Length": "0", ...headers }).map((header) => `-H ${quoted(header.join(": "))}`);
-    return [`curl -sS ${quoted(url)}`, ...all, `--data-binary ${quoted(`@${file.name}`)} --output answer`].join(" \\\n  ");
-  }
+  const { url, body, file, streams, sources } = request, saved = file ? null : fileOf(request);
   const lines = [`${saved ? `# save the body as ${saved}\n` : ""}curl ${streams ? "-sSN" : "-sS"} ${quoted(url)}`];
-  for (const [name, value] of Object.entries(described(request))) lines.push(`-H ${quoted(`${name}: ${value}`)}`);
-  if (sources.length) return [...lines, `--data-binary @- <<EOF\n${withFiles(body, sources)}\nEOF`].join(" \\\n  ");
-  const data = saved ? `@${saved}` : onLines(body).replace(/^@/, " @");  // curl takes what is behind an @ for a file
-  return [...lines, `--data-binary ${quoted(data)}`].join(" \\\n  ");
+  for (const header of Object.entries(headersIn(request))) lines.push(`-H ${quoted(header.join(": "))}`);
+  const data = file || saved ? `@${file?.name ?? saved}` : onLines(body).replace(/^@/, " @");  // curl takes what is behind an @ for a file
+  lines.push(sources.length ? `--data-binary @- <<EOF\n${withFiles(body, sources)}\nEOF` : `--data-binary ${quoted(data)}${file ? " --output answer" : ""}`);
+  return lines.join(" \\\n  ");
 }
 
 /** A body for the shell, in which files stand for their base64. */
@@ -54,35 +46,26 @@ function withFiles(body, sources) {
   return sources.reduce((text, source) => text.replaceAll(source.text, () => read(source)), escaped);
 }
 
-function quoted(text) {
-  return `'${text.replaceAll("'", `'\\''`)}'`;
-}
+const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
 /** Lines of Python, with httpx2. */
 function python(request) {
-  const { url, headers, body, file, streams, parts, sources } = request, saved = fileOf(request);
-  if (file) {
-    const all = literal(JSON.stringify({ "Inference-Header-Content-Length": "0", ...headers }));
-    const content = `open(${JSON.stringify(file.name)}, "rb").read()`;
-    const asked = `    ${JSON.stringify(url)},\n    content=${content},\n    headers=${all},\n`;
-    return `import httpx2\n\nresponse = httpx2.post(\n${asked})\nprint(response.content)\n`;
-  }
+  const { url, headers, body, file, streams, parts, sources } = request, saved = file ? null : fileOf(request), isBytes = file || parts.length;
   const imports = { [FILES.json]: "import json\n\n", [FILES.bytes]: "" }[saved] ?? (sources.length ? "import base64\n\n" : "");
   const begin = `${saved ? `# save the body as ${saved}\n\n` : ""}${imports}import httpx2\n\n${sources.length ? READ : ""}`;
-  const data = parts.length ? `content=open("${saved}", "rb").read()` : `json=${saved ? `json.load(open("${saved}"))` : withReads(literal(body), sources)}`;
-  const given = parts.length ? described(request) : headers;
+  const json = saved ? `json.load(open("${saved}"))` : withReads(literal(body), sources), given = isBytes ? headersIn(request) : headers;
+  const data = isBytes ? `content=open(${JSON.stringify(file?.name ?? saved)}, "rb").read()` : `json=${json}`;
   const more = Object.keys(given).length ? `    headers=${literal(JSON.stringify(given))},\n` : "";
   const asked = `    ${JSON.stringify(url)},\n    ${data},\n${more}`;
-  if (!streams) return `${begin}response = httpx2.post(\n${asked})\nprint(response.json())\n`;
+  if (!streams) return `${begin}response = httpx2.post(\n${asked})\nprint(response.${file ? "content" : "json()"})\n`;
   return `${begin}with httpx2.stream(\n    "POST",\n${asked}    timeout=None,\n) as response:\n` +
     "    for line in response.iter_lines():\n        print(line)\n";
 }
 
 const READ = 'def read(name):\n    return base64.b64encode(open(name, "rb").read()).decode()\n\n\n';
 
-function withReads(code, sources) {
-  return sources.reduce((text, source) => text.replaceAll(JSON.stringify(source.text), () => `read(${JSON.stringify(source.name)})`), code);
-}
+const withReads = (code, sources) =>
+  sources.reduce((text, source) => text.replaceAll(JSON.stringify(source.text), () => `read(${JSON.stringify(source.name)})`), code);
 
 /**
  * The members of an inference request of which Python can write the arrays: inputs that have data and no parameters, or are parts, made by code. Null
@@ -166,9 +149,7 @@ function inputsOf(request) {
 }
 
 /** The code that makes the array of an input, if it is one of the parts. */
-function codeOf({ name }, parts) {
-  return parts.find((part) => part.name === name)?.code;
-}
+const codeOf = ({ name }, parts) => parts.find((part) => part.name === name)?.code;
 
 function arrayOf({ name, shape, datatype, data }, parts) {
   const code = data ? null : codeOf({ name }, parts);
@@ -176,13 +157,10 @@ function arrayOf({ name, shape, datatype, data }, parts) {
   return `np.array(${literal(pretty(data))}, dtype="${DTYPES[datatype] ?? datatype.toLowerCase()}").reshape(${pretty(shape)})`;
 }
 
-function argumentsOf({ name, version, headers }) {
-  return `${JSON.stringify(name)}, inputs${version === undefined ? "" : `, model_version=${JSON.stringify(version)}`}${headersOf(headers)}`;
-}
+const argumentsOf = ({ name, version, headers }) =>
+  `${JSON.stringify(name)}, inputs${version === undefined ? "" : `, model_version=${JSON.stringify(version)}`}${headersOf(headers)}`;
 
-function headersOf(headers) {
-  return Object.keys(headers).length ? `, headers=${literal(JSON.stringify(headers))}` : "";
-}
+const headersOf = (headers) => Object.keys(headers).length ? `, headers=${literal(JSON.stringify(headers))}` : "";
 
 /** Lines of JavaScript, for a browser, Node and others. */
 function browser({ url, headers, body, file, streams, parts, sources }) {
@@ -207,9 +185,7 @@ export function declaration(sent, answered, declared) {
 }
 
 /** Items of a list of Python: each of several is on a line of its own. */
-function writeItems(items) {
-  return items.length > 1 ? `\n${items.map((item) => `    ${item},\n`).join("")}` : items.join("");
-}
+const writeItems = (items) => items.length > 1 ? `\n${items.map((item) => `    ${item},\n`).join("")}` : items.join("");
 
 /** The first dimension is mostly the number of rows, which may be any. */
 function specOf({ name, datatype, shape, parameters }) {

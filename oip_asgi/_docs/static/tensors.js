@@ -4,14 +4,10 @@ import { isJSON, parse, Written } from "./json.js";
 import { counted, single } from "./words.js";
 
 const OF_PROTOCOL = ["model_name", "model_version", "id", "parameters"];  // members of a flat object that are no tensors
-const READERS = {
-  BOOL: [1, (view, at) => view.getUint8(at) !== 0],
-  UINT8: [1, (view, at) => view.getUint8(at)], INT8: [1, (view, at) => view.getInt8(at)],
-  UINT16: [2, (view, at) => view.getUint16(at, true)], INT16: [2, (view, at) => view.getInt16(at, true)],
-  UINT32: [4, (view, at) => view.getUint32(at, true)], INT32: [4, (view, at) => view.getInt32(at, true)],
-  UINT64: [8, (view, at) => new Written(`${view.getBigUint64(at, true)}`)], INT64: [8, (view, at) => new Written(`${view.getBigInt64(at, true)}`)],
-  FP16: [2, (view, at) => half(view.getUint16(at, true))], BF16: [2, (view, at) => brain(view.getUint16(at, true))],
-  FP32: [4, (view, at) => view.getFloat32(at, true)], FP64: [8, (view, at) => view.getFloat64(at, true)],
+/** What holds the elements of each datatype; those of 16 bits as they are written. */
+export const ARRAYS = {
+  BOOL: Uint8Array, UINT8: Uint8Array, UINT16: Uint16Array, UINT32: Uint32Array, UINT64: BigUint64Array, INT8: Int8Array, INT16: Int16Array,
+  INT32: Int32Array, INT64: BigInt64Array, FP16: Uint16Array, BF16: Uint16Array, FP32: Float32Array, FP64: Float64Array,
 };
 const NOT_FINITE = { NaN: NaN, Infinity, "-Infinity": -Infinity };
 
@@ -32,13 +28,9 @@ export function outputsOf(text, binary = new Uint8Array()) {
 /** The elements of a tensor in JSON, flat: those that are JSON texts as what they stand for, and a date that is missing as null. */
 export function plainData({ data, parameters }) {
   const elements = [data ?? []].flat(Infinity), type = parameters?.content_type;
+  const isPlainJSON = (text) => typeof text === "string" && isJSON(text) && !/^\s*[[{]/.test(text);  // nested JSON is shown as its text
   if (type === "pd_json") return elements.map((text) => (isPlainJSON(text) ? parse(text) : text));
   return elements.map((element) => (element === "NaT" && type === "datetime" ? null : element));
-}
-
-/** Whether a text is JSON of one value: nested ones are shown as their text. */
-function isPlainJSON(text) {
-  return typeof text === "string" && isJSON(text) && !/^\s*[[{]/.test(text);
 }
 
 /** The members of a flat object, as `generate` answers them. Their shapes are those of their lists. */
@@ -57,21 +49,21 @@ export function membersOf(document) {
   return Object.fromEntries([...names].map((name) => [name, document.map((row) => row?.[name] ?? null)]));
 }
 
+/** Elements as rows of a size. */
+export const slices = (elements, size) => Array.from({ length: size && Math.ceil(elements.length / size) }, (_, place) => elements.slice(place * size, (place + 1) * size));
+
 /** The shape of lists in lists; that of an element is empty. */
-export function shapeOf(value) {
-  return Array.isArray(value) ? [value.length, ...(value.length ? shapeOf(value[0]) : [])] : [];
-}
+export const shapeOf = (value) => Array.isArray(value) ? [value.length, ...(value.length ? shapeOf(value[0]) : [])] : [];
 
 /** The elements in the bytes of a tensor: numbers and booleans; and of BYTES texts, or bytes where they are no text. */
 export function elementsOf(datatype, bytes) {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  if (datatype === "BYTES") return texts(view, bytes);
-  const [size, read] = READERS[datatype];
-  return Array.from({ length: bytes.length / size }, (_, place) => read(view, place * size));
+  if (datatype === "BYTES") return texts(bytes);
+  const read = { BOOL: Boolean, FP16: half, BF16: brain }[datatype] ?? ((value) => (typeof value === "bigint" ? new Written(`${value}`) : value));
+  return Array.from(new ARRAYS[datatype](bytes.slice().buffer), (value) => read(value));
 }
 
-function texts(view, bytes) {
-  const found = [];
+function texts(bytes) {
+  const view = new DataView(bytes.buffer, bytes.byteOffset), found = [];
   for (let at = 0; at < bytes.length;) {
     const end = at + 4 + view.getUint32(at, true);
     found.push(textOf(bytes.subarray(at + 4, end)));
@@ -97,9 +89,7 @@ export function half(bits) {
 }
 
 /** A number of 16 bits, which are the first of one of 32. */
-function brain(bits) {
-  return new Float32Array(new Uint32Array([bits << 16]).buffer)[0];
-}
+const brain = (bits) => new Float32Array(new Uint32Array([bits << 16]).buffer)[0];
 
 /** An element as a number, for what is drawn; null if it is none. */
 export function numberOf(value) {
@@ -137,9 +127,7 @@ function typed(bytes) {
   return type ? { bytes, type } : null;
 }
 
-function typeOf(head) {
-  return IMAGES.find(([, magic]) => magic.test(head))?.[0];
-}
+const typeOf = (head) => IMAGES.find(([, magic]) => magic.test(head))?.[0];
 
 function atobOrNothing(text) {
   try {

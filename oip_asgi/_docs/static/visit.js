@@ -18,8 +18,7 @@ export function linkOf({ name, version, action, body }) {
 
 /** What a link says. */
 export function readLink(hash) {
-  const fields = new URLSearchParams(hash.slice(1));
-  const [name, version, action, body] = ["model", "version", "action", "body"].map((field) => fields.get(field) ?? undefined);
+  const { model: name, version, action, body } = Object.fromEntries(new URLSearchParams(hash.slice(1)));
   return { name, version, action, body };
 }
 

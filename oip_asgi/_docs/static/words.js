@@ -10,9 +10,7 @@ export function duration(seconds, most) {
 }
 
 /** A number with three digits that matter. */
-export function digits(number) {
-  return number >= 100 ? number.toFixed(0) : String(Number(number.toPrecision(3)));
-}
+export const digits = (number) => number >= 100 ? number.toFixed(0) : String(Number(number.toPrecision(3)));
 
 /** A number beside a drawing: what is before the point is whole, and of what is behind it six digits in all stay, at least one. */
 export function short(number) {
@@ -31,19 +29,13 @@ export function single(number) {
 }
 
 /** A number of things. */
-export function counted(count, noun) {
-  return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
-}
+export const counted = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 
 /** Whether words are too many to be all listed. */
-export function areMany(words) {
-  return words.length > MOST_LISTED;
-}
+export const areMany = (words) => words.length > MOST_LISTED;
 
 /** Words after each other; of very many the first, and how many there are. */
-export function listed(words) {
-  return areMany(words) ? `${words.slice(0, MOST_LISTED).join(", ")}, … (${words.length.toLocaleString("en")} in all)` : words.join(", ");
-}
+export const listed = (words) => areMany(words) ? `${words.slice(0, MOST_LISTED).join(", ")}, … (${words.length.toLocaleString("en")} in all)` : words.join(", ");
 
 /** The time that one has looked, in whole seconds, or in minutes where those are enough. */
 export function lately(seconds) {

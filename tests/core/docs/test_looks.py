@@ -252,7 +252,7 @@ def test_a_list_of_flat_answers_is_rows(scripts: Scripts) -> None:
 def test_events_are_read_in_pieces_of_any_length(scripts: Scripts) -> None:
     text = 'data: {"a": 1}\n\ndata:two\ndata: lines\n\n: a comment\n\ndata: {"b": "é"}\r\n\r\ndata: not yet'
     pieces = [[text[place : place + size] for place in range(0, len(text), size)] for size in (1, 3, 1000)]
-    reading = "((reader) => given.flatMap((piece) => reader.read(piece)))(new events.EventReader())"
+    reading = "((reader) => given.flatMap((piece) => reader.read(piece)))(new answer.EventReader())"
     assert scripts.values_of(reading, pieces) == [['{"a": 1}', "two\nlines", '{"b": "é"}']] * 3
 
 

@@ -176,7 +176,7 @@ def test_the_latency_that_the_page_shows_is_within_five_percent(scripts: Scripts
             now[0] = 0.0  # so that the differences are exact
         states.append(get(server, STATE)[1])
     shares = [0.5, 0.99]
-    shown = scripts.values_of(f"{shares}.map((share) => statistics.quantile(given.durations, share))", states)
+    shown = scripts.values_of(f"{shares}.map((share) => numbers.quantile(given.durations, share))", states)
     for durations, found in zip(DURATIONS, shown, strict=True):
         expected = [sorted(durations)[int(np.ceil(len(durations) * share)) - 1] for share in shares]
         assert found == pytest.approx(expected, rel=0.05)
@@ -264,3 +264,8 @@ def test_pages_have_a_strict_policy_and_no_markup_of_others(server: InferenceSer
         _, headers, _ = headers_of(server, path, browser)
         assert (headers[b"cache-control"], headers[b"content-security-policy"]) == (kept, POLICY.encode())
     assert b"<script" not in headers_of(InferenceServer("<script>alert(1)</script>"), "/", browser)[2]
+
+
+def test_the_lines_of_the_scripts_only_become_fewer() -> None:
+    assert sum(len(script.read_text().splitlines()) for script in STATIC.glob("*.js")) <= 3821
+    assert {script.name for script in STATIC.glob("*.js")} <= set(FILES)

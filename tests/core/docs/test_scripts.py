@@ -57,16 +57,16 @@ OF_WORDS: dict[str, list[tuple[Any, Any]]] = {
     "rows.numbersOf(given)": [
         ([["a", "b"], ["1", " 2.5"], ["", "-3e2"]], [[1, 2.5], [None, -300]]),  # JSON has no NaN
         ([["1", "2"]], [[1, 2]]),
+        ([["1", "2"], ["3"]], "line 2 has 1 number, and the first 2"),
+        ([["a", "b"]], "it has no numbers"),
     ],
-    "arrays.checkValues(given[0], rows.numbersOf([['1', given[1]]]).flat()) ?? null": [
+    "(arrays.bytesOf(given[0], rows.numbersOf([['1', given[1]]]).flat()), null)": [
         *((each, None) for each in (("INT8", "-128"), ("UINT8", "255"), ("INT64", f"{MOST - 1}"), ("UINT64", f"{2 * MOST - 1}"))),
         (("FP32", ""), None),
-        (("INT8", "128"), "128 is not within the range of INT8, -128 to 127"),
-        (("UINT8", "-1"), "-1 is not within the range of UINT8, 0 to 255"),
-        (("INT64", f"{MOST}"), f"{MOST} is not within the range of INT64, {-MOST} to {MOST - 1}"),
-        (("INT64", "1.5"), "1.5 is not an integer"),
-        (("INT64", ""), "a value that is missing is not an integer"),
-        (("BOOL", "2"), "2 is not within the range of BOOL, 0 to 1"),
+        (("INT8", "128"), "128 is no INT8"),
+        (("UINT8", "-1"), "-1 is no UINT8"),
+        (("INT32", ""), "NaN is no INT32"),
+        (("INT64", f"{MOST}"), f"{MOST} is no INT64"),
     ],
     "frame.withMissing(given)": [
         (tensor("FP64", [1.5, None]), tensor("FP64", [1.5, None])),
@@ -145,15 +145,15 @@ OF_WORDS: dict[str, list[tuple[Any, Any]]] = {
         for name, words in [("pd", "a data frame (pd)"), ("str", "texts (str)"), ("picture", "picture"), ("toString", "toString")]
     ],
     # several processes are known by counters that go down again
-    "statistics.areOfSeveral(given)": [
+    "numbers.areOfSeveral(given)": [
         (readings(4, 5, 0, 1), False), (readings(4, 90, 5, 91, 6), True), (readings(4, None, 1, None, 0), False), ([], False),
     ],
     # what is recent began with the first reading since which all is known
-    "(({ seconds, durations }) => [seconds, durations.counts[0], durations.sum])(statistics.recentChange(given[0], given[1]) ?? none)": [
+    "(({ seconds, durations }) => [seconds, durations.counts[0], durations.sum])(numbers.recentChange(given[0], given[1]) ?? none)": [
         (change([(0, 4)], (0, 4)), [0, 0, 0]), (change([(0, 4), (2, 5), (4, 9)], (5, 10)), [5, 6, 3]),
         (change([(0, 4), None, (4, 9), (6, 9)], (6, 9)), [2, 0, 0]), (change([(0, 9), (2, 1), (4, 2)], (4, 2)), [2, 1, 0.5]),
     ],
-    "statistics.recentChange(given[0], given[1]) ?? null": [
+    "numbers.recentChange(given[0], given[1]) ?? null": [
         (change([], (1, 4)), None), (change([(0, 4), (2, 5), None], (5, 10)), None), (change([(0, 9)], (2, 1)), None),
     ],
 }  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import FilePayload, Page, Route, expect
 
-from tests.support.page import Show, answer_of, box_of, code_of, copied_from, seen_by, send, turn_to, write_json
+from tests.support.page import Show, answer_of, box_of, code_of, copied_from, refused_at, seen_by, send, turn_to, write_json
 from tests.support.processes import Served
 
 PHONE, WIDE = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
@@ -156,13 +156,21 @@ def test_a_mistake_is_told_below_its_field(show: Show) -> None:
 
 
 def test_rows_of_several_lengths_are_no_array(show: Show) -> None:
-    page = show("double")
-    page.locator("#fields textarea").fill("1 2 3\n4\n5 6")
-    expect(page.locator("#fields .mistake")).to_have_text("x has 1 number in a row: expected the shape [-1, -1], as many on each line")
+    page = show("double", refused=True)
+    field = page.locator("#fields textarea")
+    for action, told in (
+        ("infer", "inputs[0] ('x'): data: array 1 of dimension 1 has 1 items, not 3"),
+        ("generate", "input 'x': its lists have different lengths: expected as many elements in each"),
+    ):
+        page.select_option("#action", action)
+        field.fill("1 2 3\n4\n5 6")
+        refused_at(page, field, told)
     turn_to(page, "iris")
     field = page.get_by_label("x FP32 [-1, 4]")
-    field.fill("[[1,2],[3,4]]")
-    expect(page.locator("#fields .mistake")).to_have_text("x has 2 numbers in a row: expected the shape [-1, 4], 4 numbers in each row")
+    for action in ("infer", "generate"):
+        page.select_option("#action", action)
+        field.fill("[[1,2],[3,4]]")
+        refused_at(page, field, "input 'x' has shape [2, 2]: expected [-1, 4]")
     field.fill("[True, False, nan, -inf]")
     expect(page.locator("#fields .mistake")).to_have_count(0)
 
@@ -397,8 +405,8 @@ def test_what_a_request_has_besides_its_inputs_stays(show: Show) -> None:
     written = f'{{"id": "seven", "inputs":[{tensor}], "outputs": [{{"name": "label"}}]}}'
     write_json(page, written)
     page.click("#with-fields")
-    page.get_by_label("From a file for x").set_input_files([csv_of("1,2\n")])
-    expect(told).to_have_text("Nothing is read from a.csv: it has 2 numbers in a row, expected the shape [-1, 4], 4 numbers in each row")
+    page.get_by_label("From a file for x").set_input_files([csv_of("1,2\n3\n")])
+    expect(told).to_have_text("Nothing is read from a.csv: line 2 has 1 number, and the first 2")
     expect(page.locator("#body")).to_have_value(written)
     field.fill("0, 0, 9, 0")
     body = body_of(page)
