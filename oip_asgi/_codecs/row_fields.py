@@ -118,10 +118,6 @@ class Field(NamedTuple):
         """Whether JSON and columns write its values alike, if all are there."""
         return not self.is_list and not self.is_date and not self.is_binary
 
-    @property
-    def full_schema(self) -> Schema:
-        return {"anyOf": [self.schema, {"type": "null"}]} if self.is_nullable else self.schema
-
     def spec(self, name: str) -> TensorSpec:
         kind, example = _KINDS[self.of], _find_example(self.schema.get("items", self.schema))
         nullable = kind.nullable if self.is_nullable else None
