@@ -180,7 +180,7 @@ def test_results_with_declared_outputs(value: Any, declared: list[TensorSpec], e
         (InferenceResponse([], {"\ud800": 1}), [], r"the response has the parameter '\\ud800' = 1: expected text"),
         (np.ma.array([1, 2], mask=[True, False]), [], "output 'output_0' is no tensor: a masked array with masked elements"),
         (np.array([1j]), [], "no datatype for numpy dtype complex128"),
-        (np.array(["2026-11-20"], "M8[D]"), [], "no datatype for numpy dtype datetime64"),
+        (np.array([1], "m8[s]"), [], "no datatype for numpy dtype timedelta64"),
         (np.array([1.5, None], object), [], "of str or bytes, but holds 1.5"),
         (object(), [], "of str or bytes, but holds <object"),
         (["a", True], [], "of str or bytes, but holds True"),

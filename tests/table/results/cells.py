@@ -19,6 +19,9 @@ import pandas as pd
 from oip_asgi import TensorSpec
 from tests.table.results.ways import NAME
 
+REFUSED: Final = "refused"
+"""What is said of a content type that is refused though a model may declare it."""
+
 BIG: Final = 2**53 + 1
 """The first whole number that a float would round."""
 
@@ -38,8 +41,8 @@ class Row:
 
     Args:
         value: What the model returns.
-        outcomes: What leaves, and by which columns, with semicolons between them. `asked str` is a column of its own where a request for
-            `str` has another outcome than a declaration.
+        outcomes: What leaves, and by which columns, with semicolons between them. `asked str` is what a client gets that asks for `str` of
+            what leaves where nothing is declared, if that is not the same as where the model declares `str`.
     """
 
     value: Any
@@ -116,6 +119,7 @@ ROWS: Final[Mapping[str, Mapping[str, Row]]] = {
                 "BYTES [2] [b'a', b'\\xc3\\xa9']": "nothing; BYTES",
                 "BYTES str [2] [b'a', b'\\xc3\\xa9']": "str",
                 "BYTES pd_json [2] [b'\"a\"', b'\"\\xc3\\xa9\"']": "pd_json",
+                "BYTES base64 [2] [b'YQ==', b'w6k=']": "asked base64",
             },
         ),
         "bytes": Row(
@@ -127,25 +131,35 @@ ROWS: Final[Mapping[str, Mapping[str, Row]]] = {
                 "BYTES [2] [b'a', b'\\xc3\\xa9']": "nothing; BYTES",
                 "BYTES str [2] [b'a', b'\\xc3\\xa9']": "str",
                 "BYTES pd_json [2] [b'\"a\"', b'\"\\xc3\\xa9\"']": "pd_json",
+                "BYTES base64 [2] [b'YQ==', b'w6k=']": "asked base64",
             },
         ),
-        "objects, one missing": Row(np.array(["a", None], object), {"BYTES pd_json [2] [b'\"a\"', b'null']": "pd_json"}),
-        "objects, mixed": Row(np.array(["a", 1], object), {"BYTES pd_json [2] [b'\"a\"', b'1']": "pd_json"}),
-        "objects, numbers": Row(np.array([1, 2], object), {"BYTES pd_json [2] [b'1', b'2']": "pd_json"}),
+        "objects, one missing": Row(
+            np.array(["a", None], object), {"BYTES pd_json [2] [b'\"a\"', b'null']": "pd_json", "refused": "asked pd_json"}
+        ),
+        "objects, mixed": Row(np.array(["a", 1], object), {"BYTES pd_json [2] [b'\"a\"', b'1']": "pd_json", "refused": "asked pd_json"}),
+        "objects, numbers": Row(np.array([1, 2], object), {"BYTES pd_json [2] [b'1', b'2']": "pd_json", "refused": "asked pd_json"}),
         "StringDType": Row(
             np.array(["a", "é"], np.dtypes.StringDType()),
             {
                 "BYTES [2] [b'a', b'\\xc3\\xa9']": "nothing; BYTES",
                 "BYTES str [2] [b'a', b'\\xc3\\xa9']": "str",
                 "BYTES pd_json [2] [b'\"a\"', b'\"\\xc3\\xa9\"']": "pd_json",
+                "BYTES base64 [2] [b'YQ==', b'w6k=']": "asked base64",
             },
         ),
         "days": Row(
             np.array(["2026-01-31", "2026-02-01"], "M8[D]"),
-            {"BYTES datetime [2] [b'2026-01-31T00:00:00', b'2026-02-01T00:00:00']": "datetime"},
+            {"BYTES datetime [2] [b'2026-01-31T00:00:00', b'2026-02-01T00:00:00']": "nothing; BYTES; datetime"},
         ),
-        "dates, one missing": Row(np.array(["2026-01-31T12:30", "NaT"], "M8[us]")),
-        "nanoseconds": Row(np.array([0, 1], "M8[ns]")),
+        "dates, one missing": Row(
+            np.array(["2026-01-31T12:30", "NaT"], "M8[us]"),
+            {"BYTES datetime [2] [b'2026-01-31T12:30:00', b'NaT']": "nothing; BYTES; datetime"},
+        ),
+        "nanoseconds": Row(
+            np.array([0, 1], "M8[ns]"),
+            {"BYTES datetime [2] [b'1970-01-01T00:00:00.000000000', b'1970-01-01T00:00:00.000000001']": "nothing; BYTES; datetime"},
+        ),
         "durations": Row(np.array([1, 2], "m8[s]")),
         "empty": Row(
             np.empty(0),
@@ -171,22 +185,68 @@ ROWS: Final[Mapping[str, Mapping[str, Row]]] = {
     },
     "no lists": {
         "a whole number": Row(
-            7, {"INT64 [1] [7]": "nothing", "FP64 [1] [7.0]": "FP64", "INT8 [1] [7]": "INT8", "UINT64 [1] [7]": "UINT64"}
+            7,
+            {
+                "INT64 [1] [7]": "nothing",
+                "FP64 [1] [7.0]": "FP64",
+                "INT8 [1] [7]": "INT8",
+                "UINT64 [1] [7]": "UINT64",
+                "BYTES pd_json [1] [b'7']": "pd_json",
+            },
         ),
-        "a fraction": Row(1.5, {"FP64 [1] [1.5]": "nothing; FP64"}),
-        "true": Row(True, {"BOOL [1] [True]": "nothing", "FP64 [1] [1.0]": "FP64", "INT8 [1] [1]": "INT8", "UINT64 [1] [1]": "UINT64"}),
-        "NaN": Row(math.nan, {"FP64 [1] [nan]": "nothing; FP64"}),
+        "a fraction": Row(1.5, {"FP64 [1] [1.5]": "nothing; FP64", "BYTES pd_json [1] [b'1.5']": "pd_json"}),
+        "true": Row(
+            True,
+            {
+                "BOOL [1] [True]": "nothing",
+                "FP64 [1] [1.0]": "FP64",
+                "INT8 [1] [1]": "INT8",
+                "UINT64 [1] [1]": "UINT64",
+                "BYTES pd_json [1] [b'true']": "pd_json",
+            },
+        ),
+        "NaN": Row(math.nan, {"FP64 [1] [nan]": "nothing; FP64", "BYTES pd_json [1] [b'null']": "pd_json"}),
         "a large whole number": Row(
-            2**63, {"UINT64 [1] [9223372036854775808]": "nothing; UINT64", "FP64 [1] [9.223372036854776e+18]": "FP64"}
+            2**63,
+            {
+                "UINT64 [1] [9223372036854775808]": "nothing; UINT64",
+                "FP64 [1] [9.223372036854776e+18]": "FP64",
+                "BYTES pd_json [1] [b'9223372036854775808']": "pd_json",
+            },
         ),
-        "a huge whole number": Row(10**400),
-        "a text": Row("é", {"BYTES [1] [b'\\xc3\\xa9']": "nothing; BYTES"}),
+        "a huge whole number": Row(
+            2**64,
+            {
+                "FP64 [1] [1.8446744073709552e+19]": "FP64",
+                "BYTES pd_json [1] [b'18446744073709551616']": "pd_json",
+                "refused": "asked pd_json",
+            },
+        ),
+        "a text": Row(
+            "é",
+            {
+                "BYTES [1] [b'\\xc3\\xa9']": "nothing; BYTES",
+                "BYTES str [1] [b'\\xc3\\xa9']": "str",
+                "BYTES pd_json [1] [b'\"\\xc3\\xa9\"']": "pd_json",
+                "BYTES base64 [1] [b'w6k=']": "asked base64",
+            },
+        ),
         "bytes": Row(b"\xff", {"BYTES [1] [b'\\xff']": "nothing; BYTES", "BYTES base64 [1] [b'/w==']": "base64"}),
-        "a date": Row(NOON, {"BYTES datetime [1] [b'2026-01-31T12:30:00']": "datetime"}),
+        "a date": Row(NOON, {"BYTES datetime [1] [b'2026-01-31T12:30:00']": "nothing; BYTES; datetime"}),
         "a day": Row(NOON.date()),
         "a Decimal": Row(Decimal("1.5")),
-        "numpy's FP32": Row(np.float32(1.5), {"FP32 [1] [1.5]": "nothing", "FP64 [1] [1.5]": "FP64"}),
-        "numpy's text": Row(np.str_("a"), {"BYTES [1] [b'a']": "nothing; BYTES"}),
+        "numpy's FP32": Row(
+            np.float32(1.5), {"FP32 [1] [1.5]": "nothing", "FP64 [1] [1.5]": "FP64", "BYTES pd_json [1] [b'1.5']": "pd_json"}
+        ),
+        "numpy's text": Row(
+            np.str_("a"),
+            {
+                "BYTES [1] [b'a']": "nothing; BYTES",
+                "BYTES str [1] [b'a']": "str",
+                "BYTES pd_json [1] [b'\"a\"']": "pd_json",
+                "BYTES base64 [1] [b'YQ==']": "asked base64",
+            },
+        ),
         "None": Row(None),
     },
     "lists": {
@@ -229,13 +289,28 @@ ROWS: Final[Mapping[str, Mapping[str, Row]]] = {
             },
         ),
         "too large": Row(
-            [2**64, 1], {"FP64 [2] [1.8446744073709552e+19, 1.0]": "FP64", "BYTES pd_json [2] [b'18446744073709551616', b'1']": "pd_json"}
+            [2**64, 1],
+            {
+                "FP64 [2] [1.8446744073709552e+19, 1.0]": "FP64",
+                "BYTES pd_json [2] [b'18446744073709551616', b'1']": "pd_json",
+                "refused": "asked pd_json",
+            },
         ),
         "too large, and below 0": Row(
-            [2**63, -1], {"FP64 [2] [9.223372036854776e+18, -1.0]": "FP64", "BYTES pd_json [2] [b'9223372036854775808', b'-1']": "pd_json"}
+            [2**63, -1],
+            {
+                "FP64 [2] [9.223372036854776e+18, -1.0]": "FP64",
+                "BYTES pd_json [2] [b'9223372036854775808', b'-1']": "pd_json",
+                "refused": "asked pd_json",
+            },
         ),
         "a large whole number and a fraction": Row(
-            [BIG, 0.5], {"FP64 [2] [9007199254740992.0, 0.5]": "FP64", "BYTES pd_json [2] [b'9007199254740993', b'0.5']": "pd_json"}
+            [BIG, 0.5],
+            {
+                "FP64 [2] [9007199254740992.0, 0.5]": "FP64",
+                "BYTES pd_json [2] [b'9007199254740993', b'0.5']": "pd_json",
+                "refused": "asked pd_json",
+            },
         ),
         "NaN and infinity": Row(
             [math.nan, -math.inf], {"FP64 [2] [nan, -inf]": "nothing; FP64", "BYTES pd_json [2] [b'null', b'\"-Infinity\"']": "pd_json"}
@@ -257,6 +332,7 @@ ROWS: Final[Mapping[str, Mapping[str, Row]]] = {
                 "FP64 [2] [1.0, 2.0]": "FP64",
                 "INT8 [2] [1, 2]": "INT8",
                 "BYTES pd_json [2] [b'true', b'2']": "pd_json",
+                "BYTES pd_json [2] [b'1', b'2']": "asked pd_json",
             },
         ),
         "texts": Row(
@@ -265,11 +341,20 @@ ROWS: Final[Mapping[str, Mapping[str, Row]]] = {
                 "BYTES [2] [b'a', b'\\xc3\\xa9']": "nothing; BYTES",
                 "BYTES str [2] [b'a', b'\\xc3\\xa9']": "str",
                 "BYTES pd_json [2] [b'\"a\"', b'\"\\xc3\\xa9\"']": "pd_json",
+                "BYTES base64 [2] [b'YQ==', b'w6k=']": "asked base64",
             },
         ),
         "half a character": Row(["a", "\ud800"]),
         "bytes": Row([b"a", b"\xff"], {"BYTES [2] [b'a', b'\\xff']": "nothing; BYTES", "BYTES base64 [2] [b'YQ==', b'/w==']": "base64"}),
-        "a text and bytes": Row(["a", b"b"], {"BYTES [2] [b'a', b'b']": "nothing; BYTES", "BYTES str [2] [b'a', b'b']": "str"}),
+        "a text and bytes": Row(
+            ["a", b"b"],
+            {
+                "BYTES [2] [b'a', b'b']": "nothing; BYTES",
+                "BYTES str [2] [b'a', b'b']": "str",
+                "BYTES base64 [2] [b'YQ==', b'Yg==']": "asked base64",
+                "BYTES pd_json [2] [b'\"a\"', b'\"b\"']": "asked pd_json",
+            },
+        ),
         "dates as texts": Row(
             ["2026-01-31", "2026-02-01"],
             {
@@ -277,6 +362,7 @@ ROWS: Final[Mapping[str, Mapping[str, Row]]] = {
                 "BYTES str [2] [b'2026-01-31', b'2026-02-01']": "str",
                 "BYTES datetime [2] [b'2026-01-31', b'2026-02-01']": "datetime",
                 "BYTES pd_json [2] [b'\"2026-01-31\"', b'\"2026-02-01\"']": "pd_json",
+                "BYTES base64 [2] [b'MjAyNi0wMS0zMQ==', b'MjAyNi0wMi0wMQ==']": "asked base64",
             },
         ),
         "base64": Row(
@@ -285,13 +371,14 @@ ROWS: Final[Mapping[str, Mapping[str, Row]]] = {
                 "BYTES [2] [b'YQ==', b'/w==']": "nothing; BYTES",
                 "BYTES str [2] [b'YQ==', b'/w==']": "str",
                 "BYTES pd_json [2] [b'\"YQ==\"', b'\"/w==\"']": "pd_json",
+                "BYTES base64 [2] [b'WVE9PQ==', b'L3c9PQ==']": "asked base64",
             },
         ),
-        "a number and a text": Row([1, "a"], {"BYTES pd_json [2] [b'1', b'\"a\"']": "pd_json"}),
-        "missing ones alone": Row([None, None], {"BYTES pd_json [2] [b'null', b'null']": "pd_json"}),
-        "a fraction, one missing": Row([1.5, None], {"BYTES pd_json [2] [b'1.5', b'null']": "pd_json"}),
-        "a whole number, one missing": Row([1, None], {"BYTES pd_json [2] [b'1', b'null']": "pd_json"}),
-        "a text, one missing": Row(["a", None], {"BYTES pd_json [2] [b'\"a\"', b'null']": "pd_json"}),
+        "a number and a text": Row([1, "a"], {"BYTES pd_json [2] [b'1', b'\"a\"']": "pd_json", "refused": "asked pd_json"}),
+        "missing ones alone": Row([None, None], {"BYTES pd_json [2] [b'null', b'null']": "pd_json", "refused": "asked pd_json"}),
+        "a fraction, one missing": Row([1.5, None], {"BYTES pd_json [2] [b'1.5', b'null']": "pd_json", "refused": "asked pd_json"}),
+        "a whole number, one missing": Row([1, None], {"BYTES pd_json [2] [b'1', b'null']": "pd_json", "refused": "asked pd_json"}),
+        "a text, one missing": Row(["a", None], {"BYTES pd_json [2] [b'\"a\"', b'null']": "pd_json", "refused": "asked pd_json"}),
         "a date, one missing": Row([NOON, None]),
         "dates": Row(
             [NOON, datetime(1, 1, 1)], {"BYTES datetime [2] [b'2026-01-31T12:30:00', b'0001-01-01T00:00:00']": "nothing; BYTES; datetime"}
@@ -301,7 +388,7 @@ ROWS: Final[Mapping[str, Mapping[str, Row]]] = {
         ),
         "days": Row([NOON.date(), NOON.date()]),
         "Decimals": Row([Decimal("1.5"), Decimal(2)]),
-        "objects": Row([{"a": 1}, {"a": 2}], {"BYTES pd_json [2] [b'{\"a\":1}', b'{\"a\":2}']": "pd_json"}),
+        "objects": Row([{"a": 1}, {"a": 2}], {"BYTES pd_json [2] [b'{\"a\":1}', b'{\"a\":2}']": "pd_json", "refused": "asked pd_json"}),
         "empty": Row(
             [],
             {
@@ -318,27 +405,43 @@ ROWS: Final[Mapping[str, Mapping[str, Row]]] = {
         "nested [2, 2]": Row(
             [[1, 2], [3, 4]], {"INT64 [2, 2] [1, 2, 3, 4]": "nothing", "BYTES pd_json [2] [b'[1,2]', b'[3,4]']": "pd_json"}
         ),
-        "nested [2, 1]": Row([[1.5], [2.0]], {"FP64 [2, 1] [1.5, 2.0]": "nothing", "BYTES pd_json [2] [b'[1.5]', b'[2.0]']": "pd_json"}),
+        "nested [2, 1]": Row(
+            [[1.5], [2.0]],
+            {
+                "FP64 [2, 1] [1.5, 2.0]": "nothing",
+                "BYTES pd_json [2] [b'[1.5]', b'[2.0]']": "pd_json",
+                "BYTES pd_json [2, 1] [b'1.5', b'2.0']": "asked pd_json",
+            },
+        ),
         "nested, texts": Row(
-            [["a"], ["b"]], {"BYTES [2, 1] [b'a', b'b']": "nothing", "BYTES pd_json [2] [b'[\"a\"]', b'[\"b\"]']": "pd_json"}
+            [["a"], ["b"]],
+            {
+                "BYTES [2, 1] [b'a', b'b']": "nothing",
+                "BYTES pd_json [2] [b'[\"a\"]', b'[\"b\"]']": "pd_json",
+                "BYTES str [2, 1] [b'a', b'b']": "asked str",
+                "BYTES base64 [2, 1] [b'YQ==', b'Yg==']": "asked base64",
+                "BYTES pd_json [2, 1] [b'\"a\"', b'\"b\"']": "asked pd_json",
+            },
         ),
         "nested, dates": Row([[NOON], [NOON]]),
-        "nested, empty": Row([[], []], {"FP64 [2, 0] []": "nothing", "BYTES pd_json [2] [b'[]', b'[]']": "pd_json"}),
-        "ragged": Row([[1], [2, 3]], {"BYTES pd_json [2] [b'[1]', b'[2,3]']": "pd_json"}),
+        "nested, empty": Row(
+            [[], []],
+            {
+                "FP64 [2, 0] []": "nothing",
+                "BYTES pd_json [2] [b'[]', b'[]']": "pd_json",
+                "BYTES str [0] []": "asked str",
+                "BYTES base64 [0] []": "asked base64",
+                "BYTES datetime [0] []": "asked datetime",
+            },
+        ),
+        "ragged": Row([[1], [2, 3]], {"BYTES pd_json [2] [b'[1]', b'[2,3]']": "pd_json", "refused": "asked pd_json"}),
         "arrays": Row(
             [np.ones(2), np.zeros(2)],
-            {
-                "FP64 [2, 2] [1.0, 1.0, 0.0, 0.0]": "nothing",
-                "BYTES pd_json [2] [b'[1.0,1.0]', b'[0.0,0.0]']": "pd_json",
-            },
+            {"FP64 [2, 2] [1.0, 1.0, 0.0, 0.0]": "nothing", "BYTES pd_json [2] [b'[1.0,1.0]', b'[0.0,0.0]']": "pd_json"},
         ),
         "numpy's FP32": Row(
             [np.float32(1.5), np.float32(2)],
-            {
-                "FP32 [2] [1.5, 2.0]": "nothing",
-                "FP64 [2] [1.5, 2.0]": "FP64",
-                "BYTES pd_json [2] [b'1.5', b'2.0']": "pd_json",
-            },
+            {"FP32 [2] [1.5, 2.0]": "nothing", "FP64 [2] [1.5, 2.0]": "FP64", "BYTES pd_json [2] [b'1.5', b'2.0']": "pd_json"},
         ),
         "numpy's texts": Row(
             [np.str_("a"), np.str_("b")],
@@ -346,6 +449,7 @@ ROWS: Final[Mapping[str, Mapping[str, Row]]] = {
                 "BYTES [2] [b'a', b'b']": "nothing; BYTES",
                 "BYTES str [2] [b'a', b'b']": "str",
                 "BYTES pd_json [2] [b'\"a\"', b'\"b\"']": "pd_json",
+                "BYTES base64 [2] [b'YQ==', b'Yg==']": "asked base64",
             },
         ),
         "pandas' dates": Row(
@@ -355,7 +459,14 @@ ROWS: Final[Mapping[str, Mapping[str, Row]]] = {
         "pandas' dates, one missing": Row([pd.Timestamp(NOON), pd.NaT]),
     },
     "other collections": {
-        "a tuple of one": Row(([1.5, 2]), {"FP64 [2] [1.5, 2.0]": "nothing; FP64", "BYTES pd_json [2] [b'1.5', b'2']": "pd_json"}),
+        "a tuple of one": Row(
+            [1.5, 2],
+            {
+                "FP64 [2] [1.5, 2.0]": "nothing; FP64",
+                "BYTES pd_json [2] [b'1.5', b'2']": "pd_json",
+                "BYTES pd_json [2] [b'1.5', b'2.0']": "asked pd_json",
+            },
+        ),
         "a range": Row(
             range(2),
             {
@@ -366,7 +477,14 @@ ROWS: Final[Mapping[str, Mapping[str, Row]]] = {
             },
         ),
         "a set": Row({1, 2}),
-        "a dict": Row({NAME: [1.5, 2]}, {"FP64 [2] [1.5, 2.0]": "nothing; FP64", "BYTES pd_json [2] [b'1.5', b'2']": "pd_json"}),
+        "a dict": Row(
+            {NAME: [1.5, 2]},
+            {
+                "FP64 [2] [1.5, 2.0]": "nothing; FP64",
+                "BYTES pd_json [2] [b'1.5', b'2']": "pd_json",
+                "BYTES pd_json [2] [b'1.5', b'2.0']": "asked pd_json",
+            },
+        ),
         "a dict within": Row({NAME: {"a": 1}}),
         "a dict, one missing": Row({NAME: None}),
         "a dict of numbers": Row({5: 1}),
@@ -384,12 +502,16 @@ ROWS: Final[Mapping[str, Mapping[str, Row]]] = {
         ),
         "texts": Row(
             pd.Series(["a", "b"], dtype=object),
-            {"BYTES str [2] [b'a', b'b']": "nothing; BYTES; str", "BYTES pd_json [2] [b'\"a\"', b'\"b\"']": "pd_json"},
+            {"BYTES str [2] [b'a', b'b']": "nothing; BYTES; str; pd_json", "BYTES pd_json [2] [b'\"a\"', b'\"b\"']": "asked pd_json"},
         ),
         "a text, one missing": Row(
-            pd.Series(["a", None], dtype=object), {"BYTES pd_json [2] [b'\"a\"', b'null']": "nothing; BYTES; pd_json"}
+            pd.Series(["a", None], dtype=object),
+            {"BYTES pd_json [2] [b'\"a\"', b'null']": "nothing; BYTES; str; pd_json", "refused": "asked str"},
         ),
-        "string": Row(pd.Series(["a", None], dtype="string"), {"BYTES pd_json [2] [b'\"a\"', b'null'] pd_dtype string": "nothing; BYTES"}),
+        "string": Row(
+            pd.Series(["a", None], dtype="string"),
+            {"BYTES pd_json [2] [b'\"a\"', b'null'] pd_dtype string": "nothing; BYTES; str; pd_json", "refused": "asked str"},
+        ),
         "Int64": Row(
             pd.Series([1, 2], dtype="Int64"),
             {
@@ -400,51 +522,53 @@ ROWS: Final[Mapping[str, Mapping[str, Row]]] = {
             },
         ),
         "Int64, one missing": Row(
-            pd.Series([1, None], dtype="Int64"), {"BYTES pd_json [2] [b'1', b'null'] pd_dtype Int64": "nothing; BYTES"}
+            pd.Series([1, None], dtype="Int64"),
+            {"BYTES pd_json [2] [b'1', b'null'] pd_dtype Int64": "nothing; BYTES; str; pd_json", "refused": "asked str"},
         ),
         "boolean, one missing": Row(
-            pd.Series([True, None], dtype="boolean"), {"BYTES pd_json [2] [b'true', b'null'] pd_dtype boolean": "nothing; BYTES"}
+            pd.Series([True, None], dtype="boolean"),
+            {"BYTES pd_json [2] [b'true', b'null'] pd_dtype boolean": "nothing; BYTES; str; pd_json", "refused": "asked str"},
         ),
         "dates": Row(
             pd.Series([NOON, NOON], dtype="M8[us]"),
-            {
-                "BYTES datetime [2] [b'2026-01-31T12:30:00', b'2026-01-31T12:30:00'] pd_dtype datetime64[us]": "nothing; BYTES",
-                "BYTES datetime [2] [b'2026-01-31T12:30:00', b'2026-01-31T12:30:00']": "datetime",
-            },
+            {"BYTES datetime [2] [b'2026-01-31T12:30:00', b'2026-01-31T12:30:00'] pd_dtype datetime64[us]": "nothing; BYTES; datetime"},
         ),
         "a date, one missing": Row(
             pd.Series([NOON, None], dtype="M8[us]"),
-            {"BYTES datetime [2] [b'2026-01-31T12:30:00', b'NaT'] pd_dtype datetime64[us]": "nothing; BYTES"},
+            {"BYTES datetime [2] [b'2026-01-31T12:30:00', b'NaT'] pd_dtype datetime64[us]": "nothing; BYTES; datetime"},
         ),
         "dates in Berlin": Row(
             pd.Series([NOON, NOON], dtype="M8[us]").dt.tz_localize("Europe/Berlin"),
             {
                 "BYTES datetime [2] [b'2026-01-31T11:30:00+00:00', b'2026-01-31T11:30:00+00:00'] "
-                "pd_dtype datetime64[us, Europe/Berlin]": "nothing; BYTES",
-                "BYTES datetime [2] [b'2026-01-31T12:30:00+01:00', b'2026-01-31T12:30:00+01:00']": "datetime",
+                "pd_dtype datetime64[us, Europe/Berlin]": "nothing; BYTES; datetime"
             },
         ),
         "categories": Row(
             pd.Series(["a", "b"], dtype="category"),
             {
                 "BYTES str [2] [b'a', b'b'] "
-                'pd_categories {"datatype":"BYTES","data":["a","b"],"content_type":"str"} pd_dtype category': "nothing; BYTES",
-                "BYTES str [2] [b'a', b'b']": "str",
-                "BYTES pd_json [2] [b'\"a\"', b'\"b\"']": "pd_json",
+                'pd_categories {"datatype":"BYTES","data":["a","b"],"content_type":"str"} '
+                "pd_dtype category": "nothing; BYTES; str; pd_json",
+                "BYTES pd_json [2] [b'\"a\"', b'\"b\"']": "asked pd_json",
             },
         ),
-        "mixed": Row(pd.Series([1, "a"], dtype=object), {"BYTES pd_json [2] [b'1', b'\"a\"']": "nothing; BYTES; pd_json"}),
+        "mixed": Row(
+            pd.Series([1, "a"], dtype=object),
+            {"BYTES pd_json [2] [b'1', b'\"a\"']": "nothing; BYTES; str; pd_json", "refused": "asked str"},
+        ),
         "bytes": Row(pd.Series([b"a", b"\xff"], dtype=object), {"BYTES base64 [2] [b'YQ==', b'/w==']": "nothing; BYTES; base64"}),
         "a fraction, one missing": Row(
-            pd.Series([1.5, None], dtype=object), {"BYTES pd_json [2] [b'1.5', b'null']": "nothing; BYTES; pd_json"}
+            pd.Series([1.5, None], dtype=object),
+            {"BYTES pd_json [2] [b'1.5', b'null']": "nothing; BYTES; str; pd_json", "refused": "asked str"},
         ),
         "empty": Row(
             pd.Series([], dtype=object),
             {
-                "BYTES str [0] []": "nothing; BYTES; str",
+                "BYTES str [0] []": "nothing; BYTES; str; pd_json",
                 "BYTES base64 [0] []": "base64",
                 "BYTES datetime [0] []": "datetime",
-                "BYTES pd_json [0] []": "pd_json",
+                "BYTES pd_json [0] []": "asked pd_json",
             },
         ),
         "durations": Row(pd.Series([timedelta(1), timedelta(2)])),

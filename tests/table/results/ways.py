@@ -160,7 +160,7 @@ class Ways:
         document = json.loads(answer.body.removeprefix(b"data: "))
         if "error" in document:
             return "400" if "see the server's log" not in document["error"] else "500"
-        return json.dumps({name: value for name, value in document.items() if name != "model_name"})
+        return json.dumps({name: value for name, value in document.items() if name not in ("model_name", "content_type")})
 
 
 def _ask_for(asked: str | None) -> dict[str, Any]:
