@@ -182,17 +182,10 @@ class Field(NamedTuple):
         ]
 
     def _read_dates(self, tensor: Tensor) -> list[Any]:
-        elements = bytes_of(tensor, "datetime") if self.is_nullable else []
-        if NO_DATE in elements:
-            there = [_ANY_DATE if element == NO_DATE else element for element in elements]
-            values = DatetimeCodec.decode_input(
-                make_tensor(tensor.name, object_array(there, (len(there),)), {})
-            )
-            dates = [
-                None if element == NO_DATE else value for element, value in zip(elements, values, strict=True)
-            ]
-        else:
-            dates = [*DatetimeCodec.decode_input(tensor)]
+        elements = bytes_of(tensor, "datetime")
+        there = [_ANY_DATE if element == NO_DATE and self.is_nullable else element for element in elements]
+        read = DatetimeCodec.decode_input(make_tensor(tensor.name, object_array(there, (len(there),)), {}))
+        dates = [None if element == NO_DATE else value for element, value in zip(elements, read, strict=True)]
         if self.of is types.DateType:  # a time of the day stays, so that it is refused
             return [
                 each.date() if each is not None and each.time() == time() and each.tzinfo is None else each

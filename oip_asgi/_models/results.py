@@ -66,32 +66,33 @@ def to_response(
 
     `rows` is how many JSON objects the request was. If it is not 0, the response may be JSON objects too.
     """
-    response = _take_quickly(result, outputs) if outputs.are_open else None
-    if response is None:
-        response = _take(refuse_coroutine(result), outputs, requested, 0 if content_types else rows)
+    if outputs.are_open and not content_types:  # as nearly always
+        if type(result) is dict:
+            tensors = _take_items(result, outputs.named)
+            if tensors is not None:
+                return InferenceResponse(tensors)
+        elif outputs.only is not None:
+            name, spec = outputs.only
+            tensor = _take_plain(name, spec, result)
+            if tensor is not None:
+                return InferenceResponse([tensor])
+    response = _make_response(refuse_coroutine(result), outputs, requested, 0 if content_types else rows)
     if content_types:
-        specs = dict(outputs.named)
         response.outputs = [
-            _write_as_asked(tensor, content_types.get(tensor.name), specs.get(tensor.name), outputs.codecs)
-            for tensor in response.outputs
+            _write_as_asked(tensor, content_types.get(tensor.name), outputs) for tensor in response.outputs
         ]
     return response
 
 
-def _take_quickly(result: Any, outputs: Outputs) -> InferenceResponse | None:
-    """The response, as nearly always; None if more has to be done."""
-    if type(result) is dict:
-        named = outputs.named or tuple(
-            [(name, None) for name in result if type(name) is str and name.isascii()]
-        )
-    elif outputs.only is not None:
-        named, result = (outputs.only,), {outputs.only[0]: result}
-    else:
-        return None
+def _take_items(
+    result: dict[Any, Any], declared: Sequence[tuple[str, TensorSpec | None]]
+) -> list[Tensor] | None:
+    """The outputs, if all items of a result are just as they are declared."""
+    named = declared or [(name, None) for name in result if type(name) is str and name.isascii()]
     tensors = [
         tensor for name, spec in named if (tensor := _take_plain(name, spec, result.get(name))) is not None
     ]
-    return InferenceResponse(tensors) if len(tensors) == len(named) == len(result) else None
+    return tensors if len(tensors) == len(named) == len(result) else None
 
 
 def _take_plain(name: str, spec: TensorSpec | None, value: Any) -> Tensor | None:
@@ -116,7 +117,9 @@ def _take_plain(name: str, spec: TensorSpec | None, value: Any) -> Tensor | None
         return None
 
 
-def _take(result: Any, outputs: Outputs, requested: Sequence[RequestOutput], rows: int) -> InferenceResponse:
+def _make_response(
+    result: Any, outputs: Outputs, requested: Sequence[RequestOutput], rows: int
+) -> InferenceResponse:
     """The response of any result, as it is declared."""
     declared, of_rows = outputs.declared, outputs.rows
     if type(result) is CheckedResponse and result.declared and result.declared == declared:
@@ -126,13 +129,13 @@ def _take(result: Any, outputs: Outputs, requested: Sequence[RequestOutput], row
     response = _make_outputs(result, outputs)
     names = [tensor.name for tensor in response.outputs]
     by_name = dict(zip(names, response.outputs, strict=True))
+    if len(by_name) != len(names):
+        raise ModelFault(f"outputs {names} have the same name twice")
     if not declared:
-        if len(by_name) != len(names):
-            raise ModelFault(f"outputs {names} have the same name twice")
         return response
     may_lack = len(requested) > 0 and isinstance(result, InferenceResponse)
     needed = {output.name for output in requested} if may_lack else {spec.name for spec in declared}
-    if len(by_name) != len(names) or not needed <= by_name.keys() <= {spec.name for spec in declared}:
+    if not needed <= by_name.keys() <= {spec.name for spec in declared}:
         raise ModelFault(f"outputs {names} came back, but {[spec.name for spec in declared]} are declared")
     response.outputs = [_cast(by_name[spec.name], spec) for spec in declared if spec.name in by_name]
     return response
@@ -144,14 +147,15 @@ def _make_outputs(result: Any, outputs: Outputs) -> InferenceResponse:
         return _recheck(result)
     returned, codecs = outputs.returned, outputs.codecs
     request_codec = returned.request_codec or codecs.request_codec_for_value(result)
-    specs = dict(outputs.named)
     if request_codec is not None:
         response = _call_encoder(request_codec.encode_response, "", result)
         if request_codec is not PandasCodec and not isinstance(request_codec, Rows):
             response = _recheck(response)  # a user's codec may make anything
         if request_codec.content_type == PandasCodec.content_type:
             response.outputs = [
-                _to_type(tensor, spec.content_type, codecs) if (spec := specs.get(tensor.name)) else tensor
+                _to_type(tensor, spec.content_type, codecs)
+                if (spec := outputs.specs.get(tensor.name))
+                else tensor
                 for tensor in response.outputs
             ]
         return response
@@ -166,7 +170,7 @@ def _make_outputs(result: Any, outputs: Outputs) -> InferenceResponse:
                 if result is None
                 else f"output {name!r} is None"
             )
-        tensors.append(_write(name, value, written, specs.get(name), codecs))
+        tensors.append(_write(name, value, written, outputs.specs.get(name), codecs))
     return InferenceResponse(tensors)
 
 
@@ -191,9 +195,12 @@ def _recheck(response: InferenceResponse) -> InferenceResponse:
     copies = []
     for tensor in response.outputs:
         copy = _to_tensor(_check_name(tensor.name), tensor.array)
-        copy.parameters = to_plain_parameters(f"output {tensor.name!r}", tensor.parameters, ModelFault)
-        # another answer's: no client could read it beside JSON data
-        copy.parameters.pop("binary_data_size", None)
+        copy.parameters = to_plain_parameters(
+            f"output {tensor.name!r}",
+            # the size of another answer: no client could read it beside JSON data
+            {name: value for name, value in tensor.parameters.items() if name != "binary_data_size"},
+            ModelFault,
+        )
         copies.append(copy)
     parameters = to_plain_parameters("the response", response.parameters, ModelFault)
     return InferenceResponse(copies, parameters, None, response.model_name, response.model_version)
@@ -263,10 +270,9 @@ def _to_tensor(name: str, value: Any, dtype: DType | None = None, spec: TensorSp
             raise ModelFault(
                 "the model returned a generator: to answer with each item, write yield in the function itself"
             ) from error
-        is_several = isinstance(value, list) and {list, tuple, ndarray} & set(map(type, value))
         several = (
             ': to return several outputs, return a dict, as in {"label": label, "scores": scores}, or a tuple'
-            if is_several
+            if isinstance(value, list) and {list, tuple, ndarray} & set(map(type, value))
             else ""
         )
         raise ModelFault(f"output {name!r} is no tensor: {error}{several}") from error
@@ -321,16 +327,15 @@ def _cast(tensor: Tensor, spec: TensorSpec) -> Tensor:
         raise ModelFault(
             f"output {spec.name!r} has shape {list(array.shape)}, but {list(spec.shape)} is declared{hint}"
         )
-    dtype = spec.dtype
-    if array.dtype == dtype or holds_missing(tensor, dtype):
+    if array.dtype == spec.dtype or holds_missing(tensor, spec.dtype):
         tensor.array = array
         return tensor
-    if dtype.hasobject or array.dtype.hasobject or not np.can_cast(array.dtype, dtype, "same_kind"):
+    if spec.dtype.hasobject or array.dtype.hasobject or not np.can_cast(array.dtype, spec.dtype, "same_kind"):
         raise ModelFault(
             f"output {spec.name!r} has datatype {tensor.datatype}, but {spec.datatype} is declared"
         )
-    converted = cast(array, dtype)
-    lost = converted != array if dtype.kind in "ui" else find_overflow(array, converted)
+    converted = cast(array, spec.dtype)
+    lost = converted != array if spec.dtype.kind in "ui" else find_overflow(array, converted)
     if np.any(lost):
         raise ModelFault(
             f"output {spec.name!r} has values of {tensor.datatype} that do not fit the declared "
@@ -341,14 +346,12 @@ def _cast(tensor: Tensor, spec: TensorSpec) -> Tensor:
     return Tensor(spec.name, converted, parameters)
 
 
-def _write_as_asked(
-    tensor: Tensor, content_type: str | None, spec: TensorSpec | None, codecs: Codecs
-) -> Tensor:
+def _write_as_asked(tensor: Tensor, content_type: str | None, outputs: Outputs) -> Tensor:
     """An output in the content type that the request asks for."""
     if content_type is None or content_type == tensor.parameters.get("content_type"):
         return tensor
     try:
-        converted = _convert(tensor, content_type, codecs)
+        spec, converted = outputs.specs.get(tensor.name), _convert(tensor, content_type, outputs.codecs)
         return converted if spec is None else _cast(converted, spec)
     except ModelFault as error:
         raise InvalidRequest(

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from tests.table.results.cells import DECLARED, REFUSED, ROWS
+from tests.table.results.fields import CLASSES, FIELDS
 from tests.table.results.ways import NAME, Ways
 
 ASKED: Final = [name for name, spec in DECLARED.items() if spec.content_type is not None]
@@ -38,6 +39,19 @@ def test_a_result_leaves_as_the_same_by_each_way(ways: Ways, column: str, kind: 
 def test_what_a_client_asks_for_is_written_as_what_is_declared(ways: Ways, column: str, kind: str) -> None:
     ways.declare([])
     assert _find_wrong(ways, kind, column, column) == []
+
+
+@pytest.mark.parametrize("library", CLASSES)
+def test_rows_of_a_class_leave_as_columns(ways: Ways, library: str) -> None:
+    wrong = []
+    for annotation, row in FIELDS.items():
+        cls = CLASSES[library](annotation)
+        ways.declare(annotation=list[cls])  # type: ignore[valid-type]  # made above
+        for way, outcome in ways.ask([cls(**{NAME: value}) for value in row.value]).items():
+            expected = _expect(row.expect("nothing"), way, None)
+            if outcome not in expected:
+                wrong.append(f"{annotation}, by {way}: {outcome} and not {' or '.join(expected)}")
+    assert wrong == []
 
 
 def _find_wrong(ways: Ways, kind: str, column: str, asked: str | None) -> list[str]:

@@ -71,8 +71,13 @@ class Ways:
             left_out.add("batch")
         return {name: way(asked) for name, way in self._ways.items() if name not in left_out}
 
-    def declare(self, outputs: Sequence[TensorSpec]) -> None:
-        """What is declared of the models that are asked from here on."""
+    def declare(self, outputs: Sequence[TensorSpec] = (), annotation: Any = None) -> None:
+        """What is declared of the models that are asked from here on.
+
+        Args:
+            outputs: As `register` takes them.
+            annotation: That of the result, if it has one.
+        """
 
         def plain(x: Any) -> Any:
             return self._value
@@ -81,7 +86,7 @@ class Ways:
             yield self._value
 
         for function in (plain, stream):
-            function.__annotations__ = {}
+            function.__annotations__ = {} if annotation is None else {"return": annotation}
         models: dict[str, tuple[Any, dict[str, Any]]] = {
             "plain": (plain, {"run": "inline"}),
             "stream": (stream, {}),
