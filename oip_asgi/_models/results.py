@@ -73,14 +73,14 @@ def to_response(
                 return InferenceResponse(tensors)
         elif outputs.only is not None:
             name, spec = outputs.only
-            tensor = _take_plain(name, spec, result)
-            if tensor is not None:
-                return InferenceResponse([tensor])
+            output = _take_plain(name, spec, result)
+            if output is not None:
+                return InferenceResponse([output])
     response = _make_response(refuse_coroutine(result), outputs, requested, 0 if content_types else rows)
     if content_types:
-        response.outputs = [
-            _write_as_asked(tensor, content_types.get(tensor.name), outputs) for tensor in response.outputs
-        ]
+        # a comprehension would make cells of the arguments, which takes longer where nothing is asked for
+        for index, tensor in enumerate(response.outputs):
+            response.outputs[index] = _write_as_asked(tensor, content_types.get(tensor.name), outputs)
     return response
 
 
@@ -133,8 +133,9 @@ def _make_response(
         raise ModelFault(f"outputs {names} have the same name twice")
     if not declared:
         return response
-    may_lack = len(requested) > 0 and isinstance(result, InferenceResponse)
-    needed = {output.name for output in requested} if may_lack else {spec.name for spec in declared}
+    needed = {output.name for output in requested if isinstance(result, InferenceResponse)} or {
+        spec.name for spec in declared
+    }
     if not needed <= by_name.keys() <= {spec.name for spec in declared}:
         raise ModelFault(f"outputs {names} came back, but {[spec.name for spec in declared]} are declared")
     response.outputs = [_cast(by_name[spec.name], spec) for spec in declared if spec.name in by_name]
