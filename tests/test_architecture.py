@@ -116,7 +116,7 @@ def test_what_waits_is_awaited_and_never_handed_through_generators() -> None:
 BUDGETS: Final = {
     "_protocol": 1211,
     "_json": 608,
-    "_codecs": 2108,
+    "_codecs": 2102,
     "_rest": 409,
     "_models": 2526,
     "_serving": 1991,
