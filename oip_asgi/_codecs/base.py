@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import typing
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
@@ -173,22 +173,6 @@ class RequestCodec(Codec[T]):
                 the status is 502.
         """
         raise NotImplementedError
-
-    @classmethod
-    def take_out(cls, payload: T, names: Collection[str]) -> tuple[T, dict[str, Any]]:
-        """Split a result: some of its values, such as columns of a frame, become outputs with content types
-        of their own.
-
-        Args:
-            payload: The result. Do not change it.
-            names: The outputs for which the model's declaration or the request names a content type.
-
-        Returns:
-            What is left for `encode_response`, and the values that were taken out, by name. Unless a subclass
-            defines this, nothing is taken out, and an output with another content type is made from the one
-            that `encode_response` writes.
-        """
-        return payload, {}
 
 
 @contextmanager

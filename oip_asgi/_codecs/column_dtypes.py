@@ -159,10 +159,9 @@ def is_nullable(dtype: object) -> bool:
     return str(dtype) in MASKED
 
 
-def has_declared_type(tensor: Tensor, spec: TensorSpec) -> bool:
-    """True if a tensor has the declared content type, or the other one of texts, or if none is declared."""
-    declared = spec.content_type
-    return declared is None or tensor.parameters.get("content_type") in READ_AS.get(declared, (declared,))
+def is_of(tensor: Tensor, declared: str) -> bool:
+    """Whether a tensor has the declared content type, or the other one of texts."""
+    return tensor.parameters.get("content_type") in READ_AS.get(declared, (declared,))
 
 
 def make_string_parameters(dtype: str) -> Parameters:

@@ -26,7 +26,7 @@ from .column_dtypes import (
     is_known_zone,
     to_points,
 )
-from .dates import CALENDAR, DatetimeCodec, are_between
+from .dates import DatetimeCodec, write_points
 from .plain import Base64Codec, PandasJSONCodec, StringCodec
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ def column_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
     if dtype == CATEGORY:
         return _write_category_column(name, series)
     if dtype.startswith("datetime64["):
-        return _add_parameters(_write_date_column(name, series), _name_dates(series))
+        is_zoned = find_zone(series) is not None
+        return _add_parameters(write_points(name, to_points(series), is_zoned), _name_dates(series))
     own = to_own_dtype(series)
     if own is not series:
         return column_to_tensor(name, own)
@@ -130,23 +131,6 @@ def _write_json(name: str, series: pd.Series[Any]) -> Tensor:
     return PandasJSONCodec.encode_input(
         name, [None if gone else value for value, gone in zip(series.tolist(), missing, strict=True)]
     )
-
-
-def _write_date_column(name: str, series: pd.Series[Any]) -> Tensor:
-    points = to_points(series)
-    if not are_between(points, *CALENDAR):
-        raise ValueError(
-            f"column {name!r} has a date outside of the years 1 to 9999, the only ones of ISO 8601"
-        )
-    missing = np.isnat(points)
-    # the coarsest unit of those that isoformat() writes, as long as no digit is lost
-    unit = next(
-        (unit for unit in ("s", "us") if ((points.astype(f"M8[{unit}]") == points) | missing).all()), "ns"
-    )
-    texts = points.astype(f"M8[{unit}]").astype("S")
-    if find_zone(series) is not None:
-        texts = np.where(missing, texts, np.strings.add(texts, b"+00:00"))
-    return make_tensor(name, texts.astype(object), {"content_type": DatetimeCodec.content_type})
 
 
 def _name_dates(series: pd.Series[Any]) -> str:

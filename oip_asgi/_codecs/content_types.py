@@ -13,12 +13,14 @@ import copy
 import inspect
 import typing
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from functools import cache, partial
 from importlib.util import find_spec
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
 
 import msgspec
+from numpy import ndarray
 
 from .._protocol.column_shape import rows_of
 from .._protocol.datatypes import Datatype
@@ -386,7 +388,11 @@ class Codecs:
     def tensor_codec_for_value(self, value: Any) -> AnyInputCodec | None:
         """The codec of a result for which no content type or annotation names one, the user's first; None if
         numpy makes an array of it."""
-        are_dates = isinstance(value, list) and value and DatetimeCodec.can_encode(value)
+        are_dates = (
+            isinstance(value, datetime)
+            or (isinstance(value, ndarray) and value.dtype.kind == "M")
+            or (isinstance(value, list) and value and DatetimeCodec.can_encode(value))
+        )
         return self.users_codec_for_value(value) or (DatetimeCodec if are_dates else None)
 
     def request_codec_for_value(self, value: Any) -> AnyRequestCodec | None:

@@ -9,7 +9,7 @@ Specification: Content Types, Pandas DataFrame.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -86,18 +86,6 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
         """The columns of a frame as tensors; the arguments are those of `encode_request`."""
         frame = to_pandas(payload)
         return write_dataframe(frame, name_tensors(frame))
-
-    @classmethod
-    def take_out(cls, payload: pd.DataFrame, names: Collection[str]) -> tuple[pd.DataFrame, dict[str, Any]]:
-        payload = to_pandas(payload)
-        if not names:
-            return payload, {}
-        own = set(names)
-        columns = list(enumerate(name_tensors(payload)))
-        left = [position for position, name in columns if name not in own]
-        return payload.iloc[:, left], {
-            name: payload.iloc[:, position] for position, name in columns if name in own
-        }
 
 
 def is_frame(value: object) -> bool:

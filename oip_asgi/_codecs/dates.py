@@ -14,7 +14,7 @@ import numpy as np
 
 from .._protocol.datatypes import Array
 from .._protocol.errors import InvalidRequest, show
-from .._protocol.tensors import Tensor
+from .._protocol.tensors import Tensor, make_tensor
 from .base import ListCodec, bytes_of, decode_elements, encode_elements
 
 _HOUR: Final = r"(?:[01][0-9]|2[0-3])"
@@ -45,13 +45,18 @@ NO_DATE: Final = b"NaT"
 
 
 class DatetimeCodec(ListCodec[datetime]):
-    """Lists of `datetime.datetime`, with or without zone. Writes `[N]`, reads `[N]` and `[N, 1]`."""
+    """Lists of `datetime.datetime`, with or without zone. Writes `[N]`, reads `[N]` and `[N, 1]`, and writes
+    arrays of `datetime64`, too."""
 
     content_type = "datetime"
     type_hint = list[datetime]
 
     @classmethod
-    def encode_input(cls, name: str, payload: list[datetime] | datetime, use_bytes: bool = True) -> Tensor:
+    def encode_input(
+        cls, name: str, payload: list[datetime] | datetime | Array, use_bytes: bool = True
+    ) -> Tensor:
+        if isinstance(payload, np.ndarray) and payload.dtype.kind == "M":
+            return write_points(name, payload)
         single = [payload] if isinstance(payload, datetime) else payload
         if isinstance(single, list) and set(map(type, single)) == {datetime}:  # pandas' NaT is of a subclass
             return encode_elements(name, list(map(datetime.isoformat, single)), str.encode, cls.content_type)
@@ -97,6 +102,23 @@ def _parse_date(element: bytes) -> datetime:
     if _DATE.fullmatch(element) is None:
         raise ValueError("expected such as 2022-01-11T11:00:00, with an offset from UTC or without")
     return datetime.fromisoformat(element.decode())
+
+
+def write_points(name: str, points: Array, is_zoned: bool = False) -> Tensor:
+    """Dates of numpy as texts, in UTC if they have a zone; NaT is a missing one."""
+    if not are_between(points, *CALENDAR):
+        raise ValueError(
+            f"column {name!r} has a date outside of the years 1 to 9999, the only ones of ISO 8601"
+        )
+    missing = np.isnat(points)
+    # the coarsest unit of those that isoformat() writes, as long as no digit is lost
+    unit = next(
+        (unit for unit in ("s", "us") if ((points.astype(f"M8[{unit}]") == points) | missing).all()), "ns"
+    )
+    texts = points.astype(f"M8[{unit}]").astype("S")
+    if is_zoned:
+        texts = np.where(missing, texts, np.strings.add(texts, b"+00:00"))
+    return make_tensor(name, texts.astype(object), {"content_type": DatetimeCodec.content_type})
 
 
 def read_points(tensor: Tensor) -> tuple[Array, bool]:

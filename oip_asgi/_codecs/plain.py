@@ -9,7 +9,7 @@ from __future__ import annotations
 import binascii
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from datetime import date
 from decimal import Decimal
@@ -25,6 +25,8 @@ from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import Tensor
 from .._protocol.to_array import object_array
 from .base import InputCodec, ListCodec, SingleTensorCodec, bytes_of, decode_elements, encode_elements
+
+_write_base64: Final = partial(binascii.b2a_base64, newline=False)
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
@@ -105,13 +107,22 @@ class Base64Codec(ListCodec[bytes]):
     @classmethod
     def encode_input(cls, name: str, payload: list[bytes] | bytes, use_bytes: bool = True) -> Tensor:
         single = [payload] if isinstance(payload, bytes) else payload
-        return encode_elements(name, single, partial(binascii.b2a_base64, newline=False), cls.content_type)
+        # then no Python code runs for each
+        encode = _write_base64 if isinstance(single, list) and {*map(type, single)} == {bytes} else _to_base64
+        return encode_elements(name, single, encode, cls.content_type)
 
     @classmethod
     def decode_input(cls, request_input: Tensor) -> list[bytes]:
         return decode_elements(
             request_input, partial(binascii.a2b_base64, strict_mode=True), cls.content_type, "base64"
         )
+
+
+def _to_base64(element: bytes) -> bytes:
+    # b2a_base64 takes all that has memory, such as numbers of numpy
+    if not isinstance(element, (bytes, bytearray, memoryview)):
+        raise TypeError("expected bytes")
+    return _write_base64(element)
 
 
 class PandasJSONCodec(InputCodec[list[Any]]):
@@ -126,7 +137,7 @@ class PandasJSONCodec(InputCodec[list[Any]]):
 
     @classmethod
     def encode_input(cls, name: str, payload: Sequence[Any], use_bytes: bool = True) -> Tensor:
-        if isinstance(payload, (str, bytes)):
+        if isinstance(payload, (str, bytes, Mapping, Set)):  # keys alone, or no order
             raise TypeError(
                 f"tensor {name!r}: the content_type {cls.content_type!r} is for a list, but this is "
                 f"{show(payload)}"

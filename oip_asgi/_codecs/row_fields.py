@@ -22,7 +22,6 @@ import numpy as np
 from msgspec import inspect as types
 
 from .._protocol.column_shape import rows_of
-from .._protocol.datatypes import DTYPES, Datatype
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.schemas import RequestOutput
 from .._protocol.specs import TensorSpec
@@ -41,25 +40,17 @@ _OURS: Final = (Tensor, InferenceRequest, InferenceResponse, InferenceContext, R
 """Classes that have another meaning in a signature."""
 
 
-class _Kind(NamedTuple):
-    """How the values of one type are sent."""
-
-    of_python: type
-    datatype: Datatype
-    content_type: str | None = None
-    # the `pd_dtype` with which some may be missing, where the datatype has no value for that
-    nullable: str | None = None
-
-
-_KINDS: Final[Mapping[type[types.Type], _Kind]] = {
-    types.BoolType: _Kind(bool, "BOOL", None, "boolean"),
-    types.IntType: _Kind(int, "INT64", None, "Int64"),
-    types.FloatType: _Kind(float, "FP64"),
-    types.StrType: _Kind(str, "BYTES", "str", "str"),
-    types.BytesType: _Kind(bytes, "BYTES"),
-    types.DateTimeType: _Kind(datetime, "BYTES", "datetime"),
-    types.DateType: _Kind(date, "BYTES", "datetime"),
+_KINDS: Final[Mapping[type[types.Type], tuple[type, TensorSpec]]] = {
+    types.BoolType: (bool, TensorSpec("any", "BOOL", [-1], pd_dtype="boolean")),
+    types.IntType: (int, TensorSpec("any", "INT64", [-1], pd_dtype="Int64")),
+    types.FloatType: (float, TensorSpec("any", "FP64", [-1])),
+    types.StrType: (str, TensorSpec("any", "BYTES", [-1], "str", pd_dtype="str")),
+    types.BytesType: (bytes, TensorSpec("any", "BYTES", [-1])),
+    types.DateTimeType: (datetime, TensorSpec("any", "BYTES", [-1], "datetime")),
+    types.DateType: (date, TensorSpec("any", "BYTES", [-1], "datetime")),
 }
+"""How the values of one type are sent. The `pd_dtype` is that with which some may be missing, where the
+datatype has no value for that."""
 
 _EXPECTED: Final = (
     "annotate it bool, int, float, str, bytes, datetime, date, a Literal or an Enum of str or of int, one "
@@ -111,20 +102,16 @@ class Field(NamedTuple):
 
     @property
     def is_date(self) -> bool:
-        return _KINDS[self.of].content_type == DatetimeCodec.content_type
+        return _KINDS[self.of][1].content_type == DatetimeCodec.content_type
 
     @property
     def is_plain(self) -> bool:
         """Whether JSON and columns write its values alike, if all are there."""
         return not self.is_list and not self.is_date and not self.is_binary
 
-    @property
-    def full_schema(self) -> Schema:
-        return {"anyOf": [self.schema, {"type": "null"}]} if self.is_nullable else self.schema
-
     def spec(self, name: str) -> TensorSpec:
-        kind, example = _KINDS[self.of], _find_example(self.schema.get("items", self.schema))
-        nullable = kind.nullable if self.is_nullable else None
+        kind, example = _KINDS[self.of][1], _find_example(self.schema.get("items", self.schema))
+        nullable = kind.pd_dtype if self.is_nullable else None
         shape = (-1, -1) if self.is_list else (-1,)
         return TensorSpec(name, kind.datatype, shape, kind.content_type, example=example, pd_dtype=nullable)
 
@@ -142,9 +129,9 @@ class Field(NamedTuple):
         return [values[row * width : (row + 1) * width] for row in range(shape[0])]
 
     def _read(self, tensor: Tensor) -> list[Any]:
-        kind, of, content_type = _KINDS[self.of], self.of, tensor.parameters.get("content_type")
+        kind, of, content_type = _KINDS[self.of][1], self.of, tensor.parameters.get("content_type")
         if content_type == PandasJSONCodec.content_type and of is not types.BytesType:
-            values = read_beside_missing(tensor, DTYPES[kind.datatype].kind)
+            values = read_beside_missing(tensor, kind.dtype.kind)
             return self.read_texts(values) if self.is_date else values
         if tensor.array.dtype.hasobject is not (kind.datatype == "BYTES"):
             raise InvalidRequest(
@@ -186,17 +173,10 @@ class Field(NamedTuple):
         ]
 
     def _read_dates(self, tensor: Tensor) -> list[Any]:
-        elements = bytes_of(tensor, "datetime") if self.is_nullable else []
-        if NO_DATE in elements:
-            there = [_ANY_DATE if element == NO_DATE else element for element in elements]
-            values = DatetimeCodec.decode_input(
-                make_tensor(tensor.name, object_array(there, (len(there),)), {})
-            )
-            dates = [
-                None if element == NO_DATE else value for element, value in zip(elements, values, strict=True)
-            ]
-        else:
-            dates = [*DatetimeCodec.decode_input(tensor)]
+        elements = bytes_of(tensor, "datetime")
+        there = [_ANY_DATE if element == NO_DATE and self.is_nullable else element for element in elements]
+        read = DatetimeCodec.decode_input(make_tensor(tensor.name, object_array(there, (len(there),)), {}))
+        dates = [None if element == NO_DATE else value for element, value in zip(elements, read, strict=True)]
         if self.of is types.DateType:  # a time of the day stays, so that it is refused
             return [
                 each.date() if each is not None and each.time() == time() and each.tzinfo is None else each
@@ -219,7 +199,7 @@ class Field(NamedTuple):
         return tensor
 
     def _write(self, name: str, values: list[Any]) -> Tensor:
-        kind, of, is_missing = _KINDS[self.of], self.of, self.is_nullable and None in values
+        kind, of, is_missing = _KINDS[self.of][1], self.of, self.is_nullable and None in values
         if self.is_binary:
             return Tensor(name, object_array(values, (len(values),)))
         if self.is_date:
@@ -229,13 +209,13 @@ class Field(NamedTuple):
             )
         if is_missing and of is not types.FloatType:
             tensor = PandasJSONCodec.encode_input(name, values)
-            return make_tensor(name, tensor.array, {**tensor.parameters, DTYPE: str(kind.nullable)})
+            return make_tensor(name, tensor.array, {**tensor.parameters, DTYPE: str(kind.pd_dtype)})
         if of is types.StrType:
             return make_tensor(
                 name, object_array(list(map(str.encode, values)), (len(values),)), {"content_type": "str"}
             )
         numbers = [np.nan if value is None else value for value in values] if is_missing else values
-        return make_tensor(name, np.array(numbers, DTYPES[kind.datatype]), {})
+        return make_tensor(name, np.array(numbers, kind.dtype), {})
 
 
 Make: TypeAlias = Callable[[Sequence[dict[str, Any]]], list[Any]]
@@ -562,7 +542,7 @@ def _annotate(of: Any, kind: Any = None) -> Any:
     if isinstance(of, types.IntType):
         for reached, beyond, bound in (("ge", "gt", -(2**63)), ("le", "lt", 2**63 - 1)):
             bounds[reached] = bound if bounds[reached] is bounds[beyond] is None else bounds[reached]
-    kind = kind or (of.cls if isinstance(of, types.EnumType) else _KINDS[type(of)].of_python)
+    kind = kind or (of.cls if isinstance(of, types.EnumType) else _KINDS[type(of)][0])
     return (
         Annotated[kind, msgspec.Meta(**bounds)]
         if any(bound is not None for bound in bounds.values())

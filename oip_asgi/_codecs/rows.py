@@ -122,7 +122,7 @@ class Rows(RequestCodec[Any]):
         if isinstance(payload, list) is not self.is_list:
             raise TypeError(
                 f"{show(payload)} came back: expected "
-                f"{f'a list of {self._named}' if self.is_list else f'one {self._named}'}"
+                f"{f'a list of {self.cls.__name__}' if self.is_list else f'one {self.cls.__name__}'}"
             )
         writer = self.as_outputs
         try:
@@ -133,10 +133,6 @@ class Rows(RequestCodec[Any]):
         return as_json or InferenceResponse(
             writer.to_columns(checked), model_name=model_name, model_version=model_version
         )
-
-    @property
-    def _named(self) -> str:
-        return self.cls.__name__
 
     def _read(
         self, tensors: Mapping[str, Tensor], fields: Sequence[Field], name_of: Callable[[Field], str]
@@ -149,7 +145,7 @@ class Rows(RequestCodec[Any]):
         }
         if not columns:
             raise InvalidRequest(
-                f"there is no column of {self._named}: expected {list_names(list(self._names))}"
+                f"there is no column of {self.cls.__name__}: expected {list_names(list(self._names))}"
             )
         first, *others = columns
         for name in others:
@@ -161,7 +157,9 @@ class Rows(RequestCodec[Any]):
                 )
         number, sent = len(columns[first]), len(columns)
         if number * len(self._fields) > MAX_VALUES and len(self._fields) > _MOST_DEFAULTS * sent:
-            came = f"{number} rows of {self._named} have {len(self._fields)} fields, of which {sent} came"
+            came = (
+                f"{number} rows of {self.cls.__name__} have {len(self._fields)} fields, of which {sent} came"
+            )
             raise InvalidRequest(f"{came}: send more of their columns, or fewer rows")
         return self._make(_to_objects(columns))
 
@@ -188,7 +186,10 @@ class RowWriter:
                 f"{cls.__name__} has fields of the same name as tensors, {names}: give each its own"
             )
         self.specs = tuple(field.spec(name) for name, field in self._by_name.items())
-        self.schemas = {name: field.full_schema for name, field in self._by_name.items()}
+        self.schemas = {
+            name: {"anyOf": [field.schema, {"type": "null"}]} if field.is_nullable else field.schema
+            for name, field in self._by_name.items()
+        }
         """The JSON Schema of one value of each tensor."""
         self._attributes = attributes = [
             field.name if field.name.isidentifier() else f"_{index}" for index, field in enumerate(fields)

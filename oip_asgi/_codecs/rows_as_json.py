@@ -148,7 +148,10 @@ class JSONRows:
             objects = _read_dates(field, objects)
         if self._binary:
             objects = [
-                {**each, **{name: _to_bytes(each[name]) for name in self._binary if name in each}}
+                {
+                    name: value.encode() if name in self._binary and isinstance(value, str) else value
+                    for name, value in each.items()
+                }
                 for each in objects
             ]
         try:
@@ -249,7 +252,3 @@ def _iterate_cells(values: Iterable[Any]) -> Iterator[tuple[int, Any]]:
         for row, value in enumerate(values)
         for cell in (value if isinstance(value, (list, tuple, set, frozenset)) else (value,))
     )
-
-
-def _to_bytes(value: Any) -> Any:
-    return value.encode() if isinstance(value, str) else value

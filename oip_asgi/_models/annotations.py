@@ -258,7 +258,8 @@ class Outputs:
 
     def __init__(self, declared: Sequence[TensorSpec], returned: Returned, codecs: Codecs) -> None:
         self.declared = declared
-        self.named = tuple((spec.name, spec) for spec in declared)
+        self.specs = {spec.name: spec for spec in declared}
+        self.named: tuple[tuple[str, TensorSpec | None], ...] = tuple(self.specs.items())
         self.only = None if len(declared) > 1 else self.named[0] if declared else ("output_0", None)
         """The name of the only output, and what is declared of it; None if there may be several."""
         self.returned = returned

@@ -1,25 +1,29 @@
-"""The result of a model -> output tensors, checked against the declared outputs. Knows no wire formats.
+"""The result of a model -> output tensors. Knows no wire formats.
 
-A list becomes what numpy makes of it, and texts become bytes, by `to_wire_array` of `_protocol.to_array`; or
-what a codec makes. Whether it leaves as `[N]` or `[N, 1]` is decided by `_protocol.column_shape`, and by the
-codec `np` in `_codecs.plain`. A result that is wrong is the model's fault: it raises `ModelFault`, whose text
-is for the log.
+A value has one road. `_write` makes a tensor of it: the declaration decides how, else the annotation, else
+the value itself, and a codec does it, else numpy. `_cast` gives it the declared shape and datatype, or
+raises. `_write_as_asked` writes it anew in the content type that the request names. Whether it leaves as
+`[N]` or `[N, 1]` is decided by `_protocol.column_shape`. A result that is wrong is the model's fault: it
+raises `ModelFault`, whose text is for the log.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
-from typing import Any, TypeVar
+from datetime import datetime
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
 from .._codecs.base import AnyInputCodec
 from .._codecs.column_categories import CATEGORIES
-from .._codecs.column_dtypes import COLUMN_CODECS, DTYPE, has_declared_type, holds_missing
+from .._codecs.column_dtypes import COLUMN_CODECS, DTYPE, holds_missing, is_of
 from .._codecs.column_writing import column_to_tensor
 from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec, is_series
+from .._codecs.dates import DatetimeCodec
+from .._codecs.plain import NumpyCodec, PandasJSONCodec, StringCodec
 from .._codecs.rows import Rows
 from .._codecs.torch import replace_torch
 from .._protocol.datatypes import Array, DType, cast, find_overflow
@@ -33,6 +37,14 @@ from .annotations import Outputs, Written
 from .callables import refuse_coroutine
 
 T = TypeVar("T")
+
+OF_COLUMNS: Final = (None, NumpyCodec, *COLUMN_CODECS)
+"""The codecs of this package that write results; None for no codec."""
+
+OF_TEXTS: Final = (StringCodec, DatetimeCodec, PandasJSONCodec)
+
+ALONE: Final = (str, bytes, bool, int, float, datetime, np.generic)
+"""What is no list, and is taken for a list of one."""
 
 
 class CheckedResponse(InferenceResponse):
@@ -49,8 +61,8 @@ def to_response(
     requested: Sequence[RequestOutput] = (),
     rows: int = 0,
 ) -> InferenceResponse:
-    """The response with the outputs that a model's result stands for. An `InferenceResponse` may lack outputs
-    that are not `requested`.
+    """The response with the outputs that a model's result stands for: as it is declared, then as the request
+    asks. An `InferenceResponse` may lack outputs that are not `requested`.
 
     `rows` is how many JSON objects the request was. If it is not 0, the response may be JSON objects too.
     """
@@ -61,37 +73,14 @@ def to_response(
                 return InferenceResponse(tensors)
         elif outputs.only is not None:
             name, spec = outputs.only
-            tensor = _take_plain(name, spec, result)
-            if tensor is not None:
-                return InferenceResponse([tensor])
-    if (
-        outputs.rows is not None
-        and not content_types
-        and type(result) is not InferenceResponse
-        and outputs.declared is outputs.rows.as_outputs.specs
-    ):
-        return _call_encoder(outputs.rows.encode_response, "", refuse_coroutine(result), None, True, rows)
-    if (
-        type(result) is CheckedResponse
-        and result.declared
-        and result.declared == outputs.declared
-        and not content_types
-    ):
-        return result
-    result = refuse_coroutine(result)
-    response = (
-        _recheck_response(result, outputs, content_types)
-        if isinstance(result, InferenceResponse)
-        else _encode_result(result, outputs, content_types)
-    )
-    if outputs.declared:
-        response.outputs = _order_outputs(
-            response.outputs, outputs.declared, requested if isinstance(result, InferenceResponse) else ()
-        )
-    elif len(response.outputs) > 1:
-        names = [tensor.name for tensor in response.outputs]
-        if len(set(names)) != len(names):
-            raise ModelFault(f"outputs {names} have the same name twice")
+            output = _take_plain(name, spec, result)
+            if output is not None:
+                return InferenceResponse([output])
+    response = _make_response(refuse_coroutine(result), outputs, requested, 0 if content_types else rows)
+    if content_types:
+        # a comprehension would make cells of the arguments, which takes longer where nothing is asked for
+        for index, tensor in enumerate(response.outputs):
+            response.outputs[index] = _write_as_asked(tensor, content_types.get(tensor.name), outputs)
     return response
 
 
@@ -110,42 +99,70 @@ def _take_plain(name: str, spec: TensorSpec | None, value: Any) -> Tensor | None
     """An output that is an array, one text or number, or a list of texts, just as declared; None for anything
     else."""
     kind = type(value)
-    if kind is ndarray:
-        array = value
-    elif kind is str or (kind is list and set(map(type, value)) == {str}):
-        texts = [value] if kind is str else value
-        try:
-            array = object_array(list(map(str.encode, texts)), (len(texts),))
-        except UnicodeEncodeError:
-            return None
-    elif kind in (int, float, bool):
-        array = np.array([value])
-    else:
-        return None
-    if not array.size or (spec is not None and (array.dtype != spec.dtype or not spec.fits(array.shape))):
-        return None
-    if kind is str or kind is list:  # texts were just encoded
-        return make_tensor(name, array, {})
     try:
-        return Tensor(name, array)
+        if kind is ndarray:
+            array = value
+        elif kind is str or (kind is list and set(map(type, value)) == {str}):
+            texts = [value] if kind is str else value
+            array = object_array(list(map(str.encode, texts)), (len(texts),))
+        elif kind in (int, float, bool):
+            array = np.array([value])
+        else:
+            return None
+        if not array.size or (spec is not None and (array.dtype != spec.dtype or not spec.fits(array.shape))):
+            return None
+        # texts were just encoded
+        return make_tensor(name, array, {}) if kind is str or kind is list else Tensor(name, array)
     except (TypeError, ValueError):  # what takes any result says so
         return None
 
 
-def _encode_result(result: Any, outputs: Outputs, content_types: Mapping[str, str]) -> InferenceResponse:
+def _make_response(
+    result: Any, outputs: Outputs, requested: Sequence[RequestOutput], rows: int
+) -> InferenceResponse:
+    """The response of any result, as it is declared."""
+    declared, of_rows = outputs.declared, outputs.rows
+    if type(result) is CheckedResponse and result.declared and result.declared == declared:
+        return result
+    if of_rows is not None and type(result) is not InferenceResponse and declared is of_rows.as_outputs.specs:
+        return _call_encoder(of_rows.encode_response, "", result, None, True, rows)
+    response = _make_outputs(result, outputs)
+    names = [tensor.name for tensor in response.outputs]
+    by_name = dict(zip(names, response.outputs, strict=True))
+    if len(by_name) != len(names):
+        raise ModelFault(f"outputs {names} have the same name twice")
+    if not declared:
+        return response
+    needed = {output.name for output in requested if isinstance(result, InferenceResponse)} or {
+        spec.name for spec in declared
+    }
+    if not needed <= by_name.keys() <= {spec.name for spec in declared}:
+        raise ModelFault(f"outputs {names} came back, but {[spec.name for spec in declared]} are declared")
+    response.outputs = [_cast(by_name[spec.name], spec) for spec in declared if spec.name in by_name]
+    return response
+
+
+def _make_outputs(result: Any, outputs: Outputs) -> InferenceResponse:
+    """The outputs that a result stands for, as it is annotated and declared, or as it shows itself."""
+    if isinstance(result, InferenceResponse):
+        return _recheck(result)
     returned, codecs = outputs.returned, outputs.codecs
     request_codec = returned.request_codec or codecs.request_codec_for_value(result)
-    specs = {spec.name: spec for spec in outputs.declared}
-    if request_codec is None:
-        response, named = InferenceResponse([]), _name_outputs(result, outputs)
-    else:
-        written_as = {spec.name for spec in outputs.declared if spec.content_type is not None}
-        result, taken = _call_encoder(request_codec.take_out, result, written_as | content_types.keys())
-        response, named = _call_encoder(request_codec.encode_response, "", result), taken.items()
-        # a user's codec may make anything
-        if request_codec is not PandasCodec and (content_types or not isinstance(request_codec, Rows)):
-            response = _recheck_response(response, outputs, content_types)
+    if request_codec is not None:
+        response = _call_encoder(request_codec.encode_response, "", result)
+        if request_codec is not PandasCodec and not isinstance(request_codec, Rows):
+            response = _recheck(response)  # a user's codec may make anything
+        if request_codec.content_type == PandasCodec.content_type:
+            response.outputs = [
+                _to_type(tensor, spec.content_type, codecs)
+                if (spec := outputs.specs.get(tensor.name))
+                else tensor
+                for tensor in response.outputs
+            ]
+        return response
+    named = _name_outputs(result, outputs)
     annotated = returned.written if len(returned.written) == len(named) else (returned.each,) * len(named)
+    tensors = []
     for (key, value), written in zip(named, annotated, strict=True):
         name = _check_name(key)
         if value is None:
@@ -154,23 +171,8 @@ def _encode_result(result: Any, outputs: Outputs, content_types: Mapping[str, st
                 if result is None
                 else f"output {name!r} is None"
             )
-        spec, content_type = specs.get(name), content_types.get(name)
-        column = (
-            _write_column(name, value, spec, codecs)
-            if request_codec is PandasCodec and content_type is None
-            else None
-        )
-        response.outputs.append(column or _write_output(name, value, written, spec, content_type, codecs))
-    return response
-
-
-def _write_column(name: str, column: Any, spec: TensorSpec | None, codecs: Codecs) -> Tensor | None:
-    """A column of a frame as data frames are sent, with missing values and its dtype. None if that is not as
-    declared."""
-    if spec is None or codecs.inputs.get(str(spec.content_type)) not in COLUMN_CODECS:
-        return None
-    tensor = _call_encoder(column_to_tensor, name, column)
-    return tensor if has_declared_type(tensor, spec) else None
+        tensors.append(_write(name, value, written, outputs.specs.get(name), codecs))
+    return InferenceResponse(tensors)
 
 
 def _name_outputs(result: Any, outputs: Outputs) -> Collection[tuple[str, Any]]:
@@ -189,147 +191,79 @@ def _name_outputs(result: Any, outputs: Outputs) -> Collection[tuple[str, Any]]:
     return list(zip(names, values, strict=True))
 
 
-def _recheck_response(
-    response: InferenceResponse, outputs: Outputs, content_types: Mapping[str, str]
-) -> InferenceResponse:
+def _recheck(response: InferenceResponse) -> InferenceResponse:
     """A copy of a response that a model or its codec made, and may have changed to something invalid."""
-    specs = {spec.name: spec for spec in outputs.declared} if content_types else {}
-    checked = [
-        _recheck_tensor(tensor, specs.get(tensor.name), content_types.get(tensor.name), outputs.codecs)
-        for tensor in response.outputs
-    ]
+    copies = []
+    for tensor in response.outputs:
+        copy = _to_tensor(_check_name(tensor.name), tensor.array)
+        copy.parameters = to_plain_parameters(
+            f"output {tensor.name!r}",
+            # the size of another answer: no client could read it beside JSON data
+            {name: value for name, value in tensor.parameters.items() if name != "binary_data_size"},
+            ModelFault,
+        )
+        copies.append(copy)
     parameters = to_plain_parameters("the response", response.parameters, ModelFault)
-    return InferenceResponse(checked, parameters, None, response.model_name, response.model_version)
+    return InferenceResponse(copies, parameters, None, response.model_name, response.model_version)
 
 
-def _recheck_tensor(
-    tensor: Tensor, spec: TensorSpec | None, content_type: str | None, codecs: Codecs
-) -> Tensor:
-    copy = _to_tensor(_check_name(tensor.name), tensor.array)
-    copy.parameters = to_plain_parameters(f"output {tensor.name!r}", tensor.parameters, ModelFault)
-    # another answer's: no client could read it beside JSON data
-    copy.parameters.pop("binary_data_size", None)
-    own = tensor.parameters.get("content_type")
-    if content_type is None or content_type == own:
-        return copy
-    codec = codecs.inputs.get(str(own))
-    try:
-        value = tensor.array if codec is None else codec.decode_output(tensor)
-    except (InferenceError, ValueError) as error:
-        raise _make_type_error(tensor.name, content_type, error) from None
-    return _write_as_asked(
-        tensor.name,
-        value,
-        codecs.inputs[content_type],
-        None if spec is None else spec.dtype,
-        spec,
-        lambda: copy,
-    )
-
-
-def _write_output(
-    name: str,
-    value: Any,
-    annotated: Written,
-    spec: TensorSpec | None,
-    content_type: str | None,
-    codecs: Codecs,
-) -> Tensor:
-    """One output. The request decides how it is written, else the declaration, else the annotation, else the
-    value itself."""
+def _write(name: str, value: Any, annotated: Written, spec: TensorSpec | None, codecs: Codecs) -> Tensor:
+    """One output. The declaration decides how it is written, else the annotation, else the value itself."""
     value = _call_encoder(replace_torch, value)
-    if isinstance(value, ndarray):
-        _check_shape(name, value)
-    codec, dtype = annotated if spec is None else (annotated.codec, spec.dtype)
-    if spec is not None and spec.content_type is not None:
-        codec = codecs.inputs[spec.content_type]
-
-    def write() -> Tensor:
-        # a codec would guess what it is a list of
-        is_known = annotated.dtype is not None and isinstance(value, list) and not value
-        encoder = codec or (None if is_known else codecs.tensor_codec_for_value(value))
-        tensor = (
-            _to_tensor(name, value, dtype)
-            if encoder is None
-            else _write_with_codec(encoder, name, value, dtype)
-        )
-        array = tensor.array
-        if (
-            spec is not None
-            and not tensor.parameters
-            and array.ndim == 1
-            and isinstance(value, (list, tuple))
-        ):
-            # an empty list has no further dimensions of its own
-            shape = (0, *(max(size, 0) for size in spec.shape[1:]))
-            tensor.array = (
-                spec.to_declared_rank(array) if array.size or not spec.shape else np.empty(shape, spec.dtype)
-            )
-        return tensor
-
-    return (
-        write()
-        if content_type is None
-        else _write_as_asked(name, value, codecs.inputs[content_type], dtype, spec, write)
-    )
+    dtype, declared = (annotated.dtype, None) if spec is None else (spec.dtype, spec.content_type)
+    codec = annotated.codec if declared is None else codecs.inputs[declared]
+    if codec is None and (dtype is None or not isinstance(value, list) or value):
+        # an empty list shows nothing, and a codec would guess what it is a list of
+        codec = codecs.tensor_codec_for_value(value)
+    if is_series(value) and codec in OF_COLUMNS:
+        column = _call_encoder(column_to_tensor, name, value)
+        return _to_type(column, None if codec is None else codec.content_type, codecs)
+    if isinstance(value, ALONE) and codec in OF_COLUMNS:
+        value = [value]
+    return _to_tensor(name, value, dtype, spec) if codec is None else _encode(codec, name, value, dtype)
 
 
-def _write_as_asked(
-    name: str,
-    value: Any,
-    codec: AnyInputCodec,
-    dtype: DType | None,
-    spec: TensorSpec | None,
-    write: Callable[[], Tensor],
-) -> Tensor:
-    """Write an output in the content type that the request asks for, and as declared. Raises if not even
-    `write` makes it as declared."""
-    try:
-        tensor = _write_with_codec(codec, name, value, dtype)
-    except ModelFault as error:
-        raise _make_type_error(name, codec.content_type, error) from None
-    if spec is None:
-        return tensor
-    try:
-        return _cast_output(tensor, spec)
-    except ModelFault as error:
-        _cast_output(write(), spec)
-        raise _make_type_error(name, codec.content_type, error) from None
-
-
-def _write_with_codec(codec: AnyInputCodec, name: str, value: Any, dtype: DType | None) -> Tensor:
-    """Write a value with a codec that was chosen by name: codecs of lists get an array as a list, and `np`
-    gets a list as an array."""
-    if codec.content_type == "np":
-        value = _call_encoder(as_array, value, dtype)
-    elif is_series(value):
-        value = value.tolist()
-    elif isinstance(value, ndarray) and value.ndim in (1, 2) and value.shape[1:] in ((), (1,)):
-        tensor = _call_encoder(
-            codec.encode_output, name, _to_list(name, _call_encoder(as_array, value).reshape(-1))
-        )
-        if tensor.shape == value.shape[:1]:
-            tensor.array = tensor.array.reshape(value.shape)
-        return tensor
-    return _call_encoder(codec.encode_output, name, value)
-
-
-def _to_list(name: str, array: Array) -> Any:
-    if array.dtype.kind != "M":
-        return array.tolist()
-    points = array.astype("M8[us]")  # the unit in which numpy makes datetime.datetime objects
-    if np.any((points != array) & ~np.isnat(array)):
-        raise ModelFault(
-            f"output {name!r} has dates of {array.dtype} that are finer than microseconds: return a "
-            "pandas.Series"
-        )
-    return points.tolist()
-
-
-def _to_tensor(name: str, value: Any, dtype: DType | None = None) -> Tensor:
-    """An output as numpy makes an array of its value."""
+def _encode(codec: AnyInputCodec, name: str, value: Any, dtype: DType | None) -> Tensor:
+    """Write a value with a codec that is known: codecs of lists get an array as a list, which keeps its
+    shape, and `np` gets a list as an array."""
+    if codec is NumpyCodec:
+        return NumpyCodec.encode_output(name, _call_encoder(as_array, value, dtype))
     if is_series(value):
-        return _call_encoder(column_to_tensor, name, value)
+        value = value.tolist()
+    shape = value.shape if isinstance(value, ndarray) and value.ndim else (1, 1, 1)
+    if shape[1:] in ((), (1,)) and value.dtype.kind != "M":
+        _check_shape(name, value)
+        value = _call_encoder(as_array, value).ravel().tolist()
+    return _keep_shape(_call_encoder(codec.encode_output, name, value), shape)
+
+
+def _keep_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """N values keep the shape `[N, 1]` that they had."""
+    if shape[1:] == (1,) and tensor.shape == shape[:1]:
+        tensor.array = tensor.array.reshape(shape)
+    return tensor
+
+
+def _to_type(tensor: Tensor, content_type: str | None, codecs: Codecs) -> Tensor:
+    """A column in the declared content type, or in the other one that texts have."""
+    is_right = content_type is None or is_of(tensor, content_type)
+    return tensor if is_right else _convert(tensor, str(content_type), codecs)
+
+
+def _convert(tensor: Tensor, content_type: str, codecs: Codecs) -> Tensor:
+    """An output in another content type: what it stands for is written anew."""
+    reader, codec = codecs.inputs.get(str(tensor.parameters.get("content_type"))), codecs.inputs[content_type]
+    if reader is None and codec in OF_TEXTS and tensor.array.dtype.hasobject:
+        reader = StringCodec  # what says nothing of its elements has texts, where texts are wanted
+    try:
+        value = tensor.array if reader is None else reader.decode_output(tensor)
+    except (InferenceError, ValueError) as error:
+        raise ModelFault(str(error)) from None
+    return _keep_shape(_encode(codec, tensor.name, value, tensor.array.dtype), tensor.shape)
+
+
+def _to_tensor(name: str, value: Any, dtype: DType | None = None, spec: TensorSpec | None = None) -> Tensor:
+    """An output as numpy makes an array of its value. N values of a list have the declared rank."""
     try:
         array = to_wire_array(value, dtype)
     except (TypeError, ValueError) as error:
@@ -337,17 +271,18 @@ def _to_tensor(name: str, value: Any, dtype: DType | None = None) -> Tensor:
             raise ModelFault(
                 "the model returned a generator: to answer with each item, write yield in the function itself"
             ) from error
-        is_several = isinstance(value, list) and {list, tuple, ndarray} & set(map(type, value))
         several = (
             ': to return several outputs, return a dict, as in {"label": label, "scores": scores}, or a tuple'
-            if is_several
+            if isinstance(value, list) and {list, tuple, ndarray} & set(map(type, value))
             else ""
         )
-        are_dates = getattr(getattr(value, "dtype", None), "kind", "") == "M"
-        dates = ": for dates, return a list of datetime.datetime, or a pandas.Series" if are_dates else ""
-        raise ModelFault(f"output {name!r} is no tensor: {error}{several}{dates}") from error
+        raise ModelFault(f"output {name!r} is no tensor: {error}{several}") from error
     if array.ndim == 0 and not isinstance(value, ndarray):
         array = array.reshape(1)
+    if spec is not None and array.ndim == 1 and isinstance(value, (list, tuple)):
+        # an empty list has no further dimensions of its own
+        empty = (0, *(max(size, 0) for size in spec.shape[1:]))
+        array = spec.to_declared_rank(array) if array.size else array.reshape(empty)
     _check_shape(name, array)
     return make_tensor(name, array, {}) if array.dtype.hasobject else Tensor(name, array)
 
@@ -358,10 +293,6 @@ def _call_encoder(encode: Callable[..., T], *args: Any) -> T:
         return encode(*args)
     except (TypeError, ValueError) as error:
         raise ModelFault(f"the result cannot be encoded: {error}") from error
-
-
-def _make_type_error(name: str, content_type: str, error: Exception) -> InvalidRequest:
-    return InvalidRequest(f"output {show(name)} cannot have the content_type {show(content_type)}: {error}")
 
 
 def _check_name(name: Any) -> str:
@@ -381,18 +312,8 @@ def _check_shape(name: str, array: Array) -> None:
             raise ModelFault(f"output {name!r} has {show(array.shape)} as its shape: {error}") from None
 
 
-def _order_outputs(
-    outputs: list[Tensor], declared: Sequence[TensorSpec], requested: Sequence[RequestOutput]
-) -> list[Tensor]:
-    by_name = {tensor.name: tensor for tensor in outputs}
-    names = [spec.name for spec in declared]
-    needed = {output.name for output in requested} or set(names)
-    if len(by_name) != len(outputs) or not needed <= by_name.keys() <= set(names):
-        raise ModelFault(f"outputs {[tensor.name for tensor in outputs]} came back, but {names} are declared")
-    return [_cast_output(by_name[spec.name], spec) for spec in declared if spec.name in by_name]
-
-
-def _cast_output(tensor: Tensor, spec: TensorSpec) -> Tensor:
+def _cast(tensor: Tensor, spec: TensorSpec) -> Tensor:
+    """An output in the declared shape and datatype."""
     array = tensor.array
     if array.shape == (1,) and not spec.shape:
         array = array.reshape(())  # a Python scalar, and a scalar is declared
@@ -410,25 +331,33 @@ def _cast_output(tensor: Tensor, spec: TensorSpec) -> Tensor:
     if array.dtype == spec.dtype or holds_missing(tensor, spec.dtype):
         tensor.array = array
         return tensor
-    # the values no longer have the dtype that these parameters name
-    parameters = {name: value for name, value in tensor.parameters.items() if name not in (DTYPE, CATEGORIES)}
-    return Tensor(spec.name, _convert_array(array, tensor, spec), parameters)
-
-
-def _convert_array(array: Array, tensor: Tensor, spec: TensorSpec) -> Array:
-    dtype = spec.dtype
-    if dtype.hasobject or array.dtype.hasobject or not np.can_cast(array.dtype, dtype, "same_kind"):
+    if spec.dtype.hasobject or array.dtype.hasobject or not np.can_cast(array.dtype, spec.dtype, "same_kind"):
         raise ModelFault(
             f"output {spec.name!r} has datatype {tensor.datatype}, but {spec.datatype} is declared"
         )
-    converted = cast(array, dtype)
-    lost = converted != array if dtype.kind in "ui" else find_overflow(array, converted)
+    converted = cast(array, spec.dtype)
+    lost = converted != array if spec.dtype.kind in "ui" else find_overflow(array, converted)
     if np.any(lost):
         raise ModelFault(
             f"output {spec.name!r} has values of {tensor.datatype} that do not fit the declared "
             f"{spec.datatype}"
         )
-    return converted
+    # the values no longer have the dtype that these parameters name
+    parameters = {name: value for name, value in tensor.parameters.items() if name not in (DTYPE, CATEGORIES)}
+    return Tensor(spec.name, converted, parameters)
+
+
+def _write_as_asked(tensor: Tensor, content_type: str | None, outputs: Outputs) -> Tensor:
+    """An output in the content type that the request asks for."""
+    if content_type is None or content_type == tensor.parameters.get("content_type"):
+        return tensor
+    try:
+        spec, converted = outputs.specs.get(tensor.name), _convert(tensor, content_type, outputs.codecs)
+        return converted if spec is None else _cast(converted, spec)
+    except ModelFault as error:
+        raise InvalidRequest(
+            f"output {show(tensor.name)} cannot have the content_type {show(content_type)}: {error}"
+        ) from None
 
 
 def select_outputs(outputs: list[Tensor], requested: Sequence[RequestOutput]) -> list[Tensor]:

@@ -84,7 +84,12 @@ def as_array(value: Any, preferred: DType | None = None) -> Array:
             "it a column, "
             'as in pandas.Series(values, dtype="Int64")'
         )
-    if kind == "f" and preferred is None and len(classes) > 1 and (np.abs(array) >= FIRST_ROUNDED).any():
+    if (
+        kind == "f"
+        and len(classes) > 1
+        and (preferred is None or preferred.kind not in "fV")
+        and (np.abs(array) >= FIRST_ROUNDED).any()
+    ):
         check_exact(np.asarray(value, object).ravel().tolist())
     if preferred is not None and preferred.kind == "u" and kind == "i" and classes == {int}:
         unsigned = array.astype(preferred)

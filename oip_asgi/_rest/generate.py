@@ -149,9 +149,8 @@ class FlatEncoder:
                 if name in RESERVED_OUTPUTS:
                     _check_names([name], ())
                 names[name] = b",%b:" % _encode(name)
-            text = _write_column(tensor) if tensor.parameters and array.dtype.hasobject else None
             try:
-                text = text or _encode(to_value(array))
+                text = _write_elements(tensor) if tensor.parameters else _encode(to_value(array))
             except InvalidRequest as error:
                 raise InvalidRequest(f"output {show(name)}: {error}: use infer, with binary data") from None
             parts += names[name], text[1:-1] if array.size == 1 else text
@@ -180,27 +179,26 @@ def encode_rows(response: InferenceResponse) -> bytes:
 
 def _read_elements(tensor: Tensor) -> list[Any]:
     """The elements of a tensor as JSON has them, of each row."""
-    text = _write_column(tensor) if tensor.parameters and tensor.array.dtype.hasobject else None
-    value = to_value(tensor.array) if text is None else msgspec.Raw(text)
-    values: list[Any] = msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
+    values: list[Any] = msgspec.json.decode(_write_elements(tensor))
     shape = tensor.shape
     width = math.prod(shape[1:])
     return values if len(shape) == 1 else [values[row * width : (row + 1) * width] for row in range(shape[0])]
 
 
-def _write_column(tensor: Tensor) -> bytes | None:
-    """The JSON list of a column in which texts, or values among objects, may be missing, or in which a date
-    is. None for other tensors."""
-    content_type, elements = tensor.parameters.get("content_type"), tensor.array.ravel().tolist()
+def _write_elements(tensor: Tensor) -> bytes:
+    """The JSON list of a tensor's elements. Values of a column among which some are no texts are as they are,
+    and a missing date is null."""
+    array, content_type = tensor.array, tensor.parameters.get("content_type")
+    elements = array.ravel().tolist() if array.dtype.hasobject else []
     if content_type == DatetimeCodec.content_type and NO_DATE in elements:
         with suppress(UnicodeDecodeError):  # `to_value` says which element is no text
             return _encode([None if element == NO_DATE else element.decode() for element in elements])
     if content_type == PandasJSONCodec.content_type:
         text = (b"[%b]" % b",".join(elements)).translate(None, b"\r\n")  # which end a line of an event
         with suppress(*ERRORS):
-            if len(msgspec.json.decode(text)) == tensor.array.size:
+            if len(msgspec.json.decode(text)) == array.size:
                 return text
-    return None
+    return _encode(to_value(array))
 
 
 def _check_names(outputs: Collection[str], parameters: Collection[str]) -> None:
