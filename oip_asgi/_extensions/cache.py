@@ -16,11 +16,10 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 
 from .._io import IO, Signal
-from .._protocol.datatypes import Array
 from .._protocol.errors import TimedOut
 from .._protocol.options import SECONDS, check_options, integer
 from .._protocol.tensor_bytes import view_bytes
-from .._protocol.tensors import InferenceRequest, InferenceResponse, are_short, make_tensor
+from .._protocol.tensors import InferenceRequest, InferenceResponse, are_short, copy_array, make_tensor
 from .reserved import OF_TREATMENT
 
 Key: TypeAlias = tuple[Hashable, bytes]
@@ -195,19 +194,13 @@ def _renew_response(
     requests that get it share."""
     tensors = [
         make_tensor(
-            tensor.name, _copy_array(tensor.array) if is_copied else tensor.array, dict(tensor.parameters)
+            tensor.name, copy_array(tensor.array) if is_copied else tensor.array, dict(tensor.parameters)
         )
         for tensor in response.outputs
     ]
     return InferenceResponse(
         tensors, dict(response.parameters), request_id, response.model_name, response.model_version
     )
-
-
-def _copy_array(array: Array) -> Array:
-    array = array.copy()
-    array.flags.writeable = False
-    return array
 
 
 def _digest_request(request: InferenceRequest) -> bytes:

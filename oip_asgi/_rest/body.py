@@ -35,6 +35,7 @@ from .._protocol.tensors import (
     check_supported,
     drop_shared_memory,
     make_tensor,
+    own_bytes,
     refuse_region,
 )
 from .._protocol.to_array import object_array
@@ -284,7 +285,7 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
                 is_binary_by_name[output.name] = (
                     None if REGION in output.parameters else output.parameters.get("binary_data", every)
                 )
-    outputs, binary = _encode_tensors(response.outputs, every, is_binary_by_name, "output", _REMEDY)
+    outputs, binary = _encode_tensors(response.outputs, every, is_binary_by_name, "output", _REMEDY, request)
     document = schemas.InferenceResponse(
         response.model_name, outputs, response.model_version, response.id, response.parameters
     )
@@ -304,9 +305,15 @@ def encode_request(
 
 
 def _encode_tensors(
-    tensors: Sequence[Tensor], every: object, is_binary_by_name: Mapping[str, object], what: str, remedy: str
+    tensors: Sequence[Tensor],
+    every: object,
+    is_binary_by_name: Mapping[str, object],
+    what: str,
+    remedy: str,
+    answered: InferenceRequest | None = None,
 ) -> tuple[list[schemas.SentTensor], list[Buffer]]:
-    """Tensors as their documents, and their binary data."""
+    """Tensors as their documents, and their binary data, which nobody may change if they have `answered` a
+    request."""
     written: list[schemas.SentTensor] = []
     binary: list[Buffer] = []
     for tensor in tensors:
@@ -314,7 +321,7 @@ def _encode_tensors(
         data: Any = msgspec.UNSET
         is_binary = is_binary_by_name.get(name, every)
         if is_binary:
-            content = view_bytes(array)
+            content = view_bytes(array) if answered is None else own_bytes(array, answered)
             binary.append(content)
             parameters = {**parameters, "binary_data_size": len(content)}
         elif is_binary is not None:

@@ -51,8 +51,8 @@ class Member(msgspec.Struct, Generic[T], eq=False):
     done: Signal | None  # None if nobody waits for it
     execution: Execution | None = None  # if it must know when the request has left
     has_left: bool = False
-    response: InferenceResponse | None = None
-    answer: T | None = None  # a long response as it leaves
+    response: InferenceResponse | None = None  # until it is encoded
+    answer: T | None = None
     error: Exception | None = None
 
     def finish(self) -> T:
@@ -66,9 +66,9 @@ class Member(msgspec.Struct, Generic[T], eq=False):
                 raise error
         finally:
             del error
-        if self.response is None:
+        if self.answer is None:
             raise Stopped
-        return self.call.encode(self.response) if self.answer is None else self.answer
+        return self.answer
 
     def leave(self) -> None:
         """Record that its request was given up."""
@@ -251,8 +251,12 @@ class Execution:
         results = split_result(result, rows, self._handler.answers) if rows else [result]
         for member, part in zip(members, results, strict=True):
             try:
-                response = member.response = respond_here(member.call, part)
-                if response is None or not may_encode_here(member.call, response):
+                response = respond_here(member.call, part)
+                if response is not None and may_encode_here(member.call, response):
+                    member.answer = member.call.encode(response)
+                else:
+                    member.call.keep(response)
+                    member.response = response
                     self._long.append(member)
             except Exception as error:
                 self._fail([member], error)
@@ -275,7 +279,7 @@ class Execution:
             cause, error = error, QuitWithin()
             error.__cause__ = cause
         self._fail(
-            [member for member in self._members if member.response is None and member.error is None], error
+            [member for member in self._members if member.answer is None and member.error is None], error
         )
 
     def _fail(self, members: list[Member[Any]], error: Exception) -> None:

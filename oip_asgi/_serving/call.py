@@ -7,7 +7,7 @@ Plain functions: `pipeline` decides which one runs in which thread, and when.
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -22,13 +22,12 @@ from .._models.limiter import Slot
 from .._models.model import Model
 from .._models.results import select_outputs, to_response
 from .._models.statistics import Numbers, Timings
-from .._protocol.datatypes import Array, Buffer
+from .._protocol.datatypes import Buffer
 from .._protocol.errors import InferenceError
 from .._protocol.limits import LOOP_BINARY, LOOP_TEXT
 from .._protocol.log import log_fields, log_raised, name_request
 from .._protocol.response_headers import ResponseHeaders
-from .._protocol.tensor_bytes import SMALL
-from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, are_short
+from .._protocol.tensors import InferenceResponse, are_short, own_arrays
 from .call_stack import current_calls, leave_call, reset_calls, set_calls
 from .decoding import Decoded, Head, WireFormat, decode
 from .engine import Engine
@@ -139,8 +138,8 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
         return self.respond(result) if self.handler.kind == "thread" else respond_here(self, result)
 
     def respond(self, result: Any) -> InferenceResponse:
-        """Make the response from a result. The model may change its own memory afterwards: the response stays
-        the same."""
+        """Make the response from a result. Its arrays may be the model's own: what is not encoded at once, or
+        leaves as a view of them, is copied."""
         decoded, model = self.decoded, self.model
         objects = decoded.tensors.get(OBJECTS)
         needs_columns = self.heard is not None or model.cache is not None
@@ -154,20 +153,14 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
         if decoded.outside:
             response.parameters = {**response.parameters, "oip_out_of_range": ", ".join(decoded.outside)}
         response.id, response.model_name, response.model_version = decoded.request.id, model.name, version
-        large: list[Tensor] = []
-        for tensor in response.outputs:
-            array = tensor.array
-            if array.nbytes <= SMALL or array.flags.writeable:
-                # a response is still being encoded or sent after its slot went to the next call, which may
-                # write into the same memory
-                tensor.array = array.copy()
-            else:
-                large.append(tensor)
-        if large:
-            _copy_changeable(large, decoded.request)
         if len(decoded.tensors) > _MANY and not self.handler.streams:
             self.decoded = decoded.without_inputs()
         return response
+
+    def keep(self, response: InferenceResponse | None) -> None:
+        """Let nobody change a response until a worker thread encodes it: other calls run meanwhile."""
+        if response is not None:
+            own_arrays(response.outputs, self.decoded.request)
 
     def encode(self, response: InferenceResponse) -> T:
         """The response as it leaves."""
@@ -179,7 +172,7 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
             self.engine.clock() if self.engine.options.server_timing and not self.timings.answered else 0.0
         )
         if heard is not None:
-            first = heard.response or (copy_response(response) if self.wire.shares_arrays else response)
+            first = heard.response or copy_response(response)
         if decoded.apply_options is not None:
             response = decoded.apply_options(response)
         encoded = self.wire.encode(decoded.request, response)
@@ -368,26 +361,6 @@ def may_encode_here(call: Call[Any], response: InferenceResponse) -> bool:
     if len(outputs) > _FEW or any(each.array.dtype.hasobject for each in outputs):
         return False
     return size <= (LOOP_BINARY if call.wire.sends_bytes(decoded.request) else LOOP_TEXT)
-
-
-def _copy_changeable(outputs: Iterable[Tensor], request: InferenceRequest) -> None:
-    """Copy read-only outputs, except those whose memory nobody can change: that of `bytes`, or of a read-only
-    input of the request."""
-    inputs = {id(_find_memory(each.array)) for each in request.inputs if not each.array.flags.writeable}
-    for tensor in outputs:
-        memory = _find_memory(tensor.array)
-        if not isinstance(memory, bytes) and id(memory) not in inputs:
-            tensor.array = tensor.array.copy()
-
-
-def _find_memory(array: Array) -> object:
-    """Find the owner of an array's memory: an array, or the object behind a buffer."""
-    part: Any = array
-    while isinstance(part, np.ndarray):
-        if part.base is None:
-            return part
-        part = part.base
-    return part.obj if isinstance(part, memoryview) else part
 
 
 _NAME: Final = "server-timing"

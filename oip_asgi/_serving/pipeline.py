@@ -97,6 +97,7 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
             if response is not None and may_encode_here(call, response):
                 encoded = call.encode(response)
             else:
+                call.keep(response)
                 encoded = await io.run(
                     partial(call.encode_in_thread, response), "conversion", deadline=call.deadline
                 )

@@ -98,8 +98,7 @@ class PythonFormat(msgspec.Struct, eq=False):
 
     def encode(self, _: InferenceRequest, response: InferenceResponse) -> InferenceResponse:
         for tensor in response.outputs:
-            if not tensor.array.flags.writeable:  # others are copies already
-                tensor.array = tensor.array.copy()
+            tensor.array = tensor.array.copy()
         return response
 
 

@@ -319,6 +319,7 @@ class _Generator(Generic[T]):
         if returned_at >= self.until:  # if the function never awaits, no timer can interrupt it
             raise DeadlinePassed
         if response is None or not may_encode_here(call, response):
+            call.keep(response)
             return _Item(asked_at, returned_at, response=response)
         encoded = call.encode(response)
         return _Item(asked_at, returned_at, call.timings.answered, encoded)
