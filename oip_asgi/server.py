@@ -401,7 +401,8 @@ class InferenceServer:
         as in a folder. That is for clients that may load models, with `model_control=True`.
 
         Args:
-            find: It runs in a worker thread, maybe in several at once.
+            find: It runs in a worker thread, maybe in several at once. If it raises, the client is answered
+                500, and the log says why.
 
         Example:
             >>> server.discover(lambda: register_folder(server, "models"))  # doctest: +SKIP

@@ -126,7 +126,7 @@ BUDGETS: Final = {
     "_codecs": 2102,
     "_rest": 409,
     "_models": 2552,
-    "_serving": 1977,
+    "_serving": 1980,
     "_runtime": 1192,
     "_extensions": 782,
     "_docs": 391,

@@ -119,7 +119,15 @@ class Engine:
     async def find_new(self, io: IO) -> None:
         """Let the finders register what is new, if clients may load models."""
         for finder in self.finders if self.options.model_control else ():
-            await io.run(finder, "hook")
+            try:
+                await io.run(finder, "hook")
+            except Exception as error:
+                log_raised(
+                    error, "a function of discover() failed, so a client's question for models is refused"
+                )
+                raise InferenceError(
+                    "new models cannot be looked for: see the server's log", status=500
+                ) from error
 
     def find_for_inference(self, name: str, version: str | None) -> Model:
         """Find a model for an inference request. Count the request if there is no such model."""
