@@ -119,7 +119,10 @@ class Engine:
     async def find_new(self, io: IO) -> None:
         """Let the finders register what is new, if clients may load models."""
         for finder in self.finders if self.options.model_control else ():
-            await io.run(finder, "hook")
+            try:
+                await call_hook(io, finder)
+            except Exception as error:
+                log_raised(error, "discover() is of a function that raised, so what is new may be missing")
 
     def find_for_inference(self, name: str, version: str | None) -> Model:
         """Find a model for an inference request. Count the request if there is no such model."""

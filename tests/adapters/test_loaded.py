@@ -176,3 +176,22 @@ def test_what_is_new_is_found_before_a_client_lists_or_loads() -> None:
             assert client.post("/v2/repository/models/m0/load").status_code == (200 if has_control else 404)
             listed = [each["name"] for each in client.post("/v2/repository/index", json={}).json()]
         assert listed == found == (["m0", "m1"] if has_control else [])
+
+
+def test_a_function_that_cannot_find_what_is_new_hides_no_model(caplog: pytest.LogCaptureFixture) -> None:
+    server = InferenceServer(model_control=True)
+    server.register("m", lambda x: x)
+
+    def fail() -> None:
+        raise ValueError("'m' is registered already")
+
+    async def find() -> None:
+        server.register("new", lambda x: x, replace=True)
+
+    server.discover(fail)
+    server.discover(find)
+    with TestClient(OIPApp(server, path="/v2")) as client:
+        assert [each["name"] for each in client.post("/v2/repository/index", json={}).json()] == ["m", "new"]
+        assert client.post("/v2/repository/models/m/load").status_code == 200
+    logged = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert logged == ["discover() is of a function that raised, so what is new may be missing"] * 2
