@@ -401,11 +401,17 @@ class InferenceServer:
         as in a folder. That is for clients that may load models, with `model_control=True`.
 
         Args:
-            find: It runs in a worker thread, maybe in several at once. If it raises, the client is answered
-                500, and the log says why.
+            find: It runs in a worker thread, maybe in several at once, or on the event loop if it is
+                `async def`. What it raises is logged, and the client sees what is known without it.
 
         Example:
-            >>> server.discover(lambda: register_folder(server, "models"))  # doctest: +SKIP
+            >>> server = InferenceServer(model_control=True)
+            >>> def find() -> None:
+            ...     known = {model.name for model in server.models()}
+            ...     for path in Path("models").glob("*.joblib"):
+            ...         if path.stem not in known:
+            ...             server.register(path.stem, load=partial(load, path))
+            >>> server.discover(find)
         """
         self._inside.engine.finders.append(find)
 

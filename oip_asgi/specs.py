@@ -114,8 +114,8 @@ def specs_of(model: Any, *, example: bool = False, ranges: bool = False) -> Spec
               arrays, objects, maps or any type has the content type `pd_json`. What has no name is called
               `input_0` or `output_0`, and so on. Optional columns become inputs that must be sent, as all
               declared inputs are. The signature's `params` are left out.
-            - A fitted model: what it says of itself, as when its `predict` is registered: the columns of the
-              frame of its training, each of any datatype, or one array with their number.
+            - A fitted model: what it says of itself, as when its `predict` or `transform` is registered: the
+              columns of the frame of its training, each of any datatype, or one array with their number.
             - A frame: a column is a tensor of shape `[-1]`, with the datatype and the content type that the
               content type `pd` gives it. Strings, dates, `Int64` and `boolean` may miss values in requests
               too. If the gaps of a column of objects are NaN, as after `read_csv`, those of requests are too.
@@ -147,7 +147,14 @@ def specs_of(model: Any, *, example: bool = False, ranges: bool = False) -> Spec
             [_describe_node("input", node) for node in model.get_inputs()],
             [_describe_node("output", node) for node in model.get_outputs()],
         )
-    known = declare(model.predict, has_frames=True) if hasattr(model, "predict") else None
+    known = next(
+        (
+            declare(getattr(model, each), has_frames=True)
+            for each in ("predict", "transform")
+            if hasattr(model, each)
+        ),
+        None,
+    )
     if known is not None:
         return Specs(list(known.inputs), list(known.outputs))
     if is_frame(model):

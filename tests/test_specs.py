@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
 
 from oip_asgi import InferenceServer, OIPApp, TensorSpec
 from oip_asgi.codecs import PandasCodec
@@ -218,6 +219,7 @@ def test_a_fitted_model_says_what_its_method_would_declare() -> None:
         inputs, outputs = specs_of(model)
         assert [(spec.name, spec.shape) for spec in inputs] == specs[name]
         assert (inputs, outputs) == ([*server.models()[0].inputs], [])
+        assert [(spec.name, spec.shape) for spec in specs_of(StandardScaler().fit(rows)).inputs] == specs[name]
     with pytest.raises(TypeError, match=r"onnxruntime\.InferenceSession, a fitted model,"):
         specs_of(SimpleNamespace(predict=len))
 

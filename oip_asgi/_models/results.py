@@ -227,7 +227,7 @@ def _encode(codec: AnyInputCodec, name: str, value: Any, dtype: DType | None) ->
     """Write a value with a codec that is known: codecs of lists get an array as a list, which keeps its
     shape, and `np` gets a list as an array."""
     if codec is NumpyCodec:
-        return NumpyCodec.encode_output(name, _call_encoder(as_array, value, dtype))
+        return _call_encoder(NumpyCodec.encode_output, name, _call_encoder(as_array, value, dtype))
     if is_series(value):
         value = value.tolist()
     shape = value.shape if isinstance(value, ndarray) and value.ndim else (1, 1, 1)

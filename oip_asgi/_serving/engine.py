@@ -120,14 +120,9 @@ class Engine:
         """Let the finders register what is new, if clients may load models."""
         for finder in self.finders if self.options.model_control else ():
             try:
-                await io.run(finder, "hook")
+                await call_hook(io, finder)
             except Exception as error:
-                log_raised(
-                    error, "a function of discover() failed, so a client's question for models is refused"
-                )
-                raise InferenceError(
-                    "new models cannot be looked for: see the server's log", status=500
-                ) from error
+                log_raised(error, "a function of discover() raised, so what is new may be missing")
 
     def find_for_inference(self, name: str, version: str | None) -> Model:
         """Find a model for an inference request. Count the request if there is no such model."""

@@ -104,11 +104,13 @@ def log_failure(
 ) -> None:
     """Log that a request failed or was refused. `request` is None if it was refused before its body was
     there."""
-    if not isinstance(error, InferenceError) or isinstance(error, _LOGGED):
-        return
     is_refused = outcome in ("invalid", "busy") or isinstance(error, NotReady)
     level, what = (logging.DEBUG, "was refused") if is_refused else (logging.ERROR, "failed")
-    if is_refused and not logger.isEnabledFor(level):
+    if (
+        not isinstance(error, InferenceError)
+        or isinstance(error, _LOGGED)
+        or (is_refused and not logger.isEnabledFor(level))
+    ):
         return
     request_id, seconds = (None, 0.0) if request is None else (request.id, ended - request.since)
     fields = log_fields(model.name, model.version, request_id, seconds)

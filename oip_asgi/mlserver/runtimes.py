@@ -78,7 +78,8 @@ class TableRuntime(Runtime):
 
     async def load(self) -> bool:
         await super().load()
-        with suppress(TypeError):  # a model of another kind, which says nothing
+        # a model of another kind says nothing; for one that says too little, the settings may say more
+        with suppress(TypeError, *([ValueError] if self.inputs else ())):
             known = specs_of(self._model).inputs
             self._columns = known if all(len(spec.shape) == 1 for spec in known) else ()
             self._width = len(self._columns) or (known[0].shape[-1] if known else None)

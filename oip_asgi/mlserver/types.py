@@ -51,14 +51,15 @@ class TensorData:
             dtype = TensorSpec("data", cast(Any, datatype), []).dtype
         except ValueError as error:
             raise TypeError(str(error).partition(": ")[2]) from None
-        root: Any = self._root
         if dtype.hasobject:
-            root = root if isinstance(root, np.ndarray) else np.array(_flatten(root), object)
-        elif (array := np.asanyarray(root)).dtype.hasobject:
-            root = [np.nan if each is None else each for each in array.ravel().tolist()]
-        array = Tensor("data", root).array
+            is_flat = isinstance(self._root, np.ndarray)
+            array = Tensor("data", self._root if is_flat else np.array(_flatten(self._root), object)).array
+        elif (array := np.asanyarray(self._root)).dtype.hasobject:
+            array = np.array(array.tolist())
+            # None becomes NaN, and a whole number of more than 64 bits can be a float only
+            array = array.astype(np.float64) if array.dtype.hasobject else array
         if array.dtype == dtype:
-            return array
+            return Tensor("data", array).array
         if array.dtype.kind in "biufV" and not dtype.hasobject:
             with np.errstate(all="ignore"):
                 converted = array.astype(dtype)
@@ -68,7 +69,7 @@ class TensorData:
                 else (converted != array) | (array.dtype.kind in "fV")
             )
             if not is_lost.any():
-                return converted
+                return Tensor("data", converted).array
         raise TypeError(f"{self._root!r:.100} cannot be {datatype}")
 
     def __iter__(self) -> Iterator[Any]:

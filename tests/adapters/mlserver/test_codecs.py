@@ -77,6 +77,10 @@ def test_the_data_that_models_write() -> None:
         ("BYTES", [2, 1], [["a"], [b"b"]], [[b"a"], [b"b"]]),
         ("BYTES", [11], "hello world", [b"hello world"]),
         ("BYTES", [1, 5], [b"hello"], [b"hello"]),
+        ("FP64", [2], [2**53 + 1, 0.5], [2.0**53, 0.5]),  # the datatype says that they are floats
+        ("FP32", [2], [-1, 2**64 - 1], [-1.0, 2.0**64]),
+        ("FP64", [1], [2**70], [2.0**70]),
+        ("FP64", [1], np.array([1.5], np.longdouble), [1.5]),
     ]
     for datatype, shape, data, expected in written:
         array = types.ResponseOutput(name="y", shape=shape, datatype=datatype, data=data).to_ours().array

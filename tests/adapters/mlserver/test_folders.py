@@ -19,7 +19,7 @@ from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from oip_asgi import InferenceServer, OIPApp, TensorSpec
 from tests.support.asking import ask, error, get, logged, outputs
@@ -153,6 +153,29 @@ def test_columns_of_a_frame_come_in_the_order_of_the_training(
     assert logged(caplog) == []
     if fit is fit_nameless:
         assert error(ask_frame(server, "age", "x")) == (400, "the columns are ['age', 'x']: expected ['age', 'net debt']")
+
+
+def test_a_transformer_knows_its_columns_too(tmp_path: Path) -> None:
+    scaler = StandardScaler().fit(COLUMNS)
+    server, asked = serve_estimator(tmp_path, scaler), {"outputs": [{"name": "transform"}]}
+    columns = [tensor(name, "FP64", [4], COLUMNS[name].tolist()) for name in ("net debt", "age")]
+    request = {**asked, "parameters": {"content_type": "pd"}, "inputs": columns}
+    assert outputs(post(server, "/models/m/infer", request)) == {"transform": scaler.transform(COLUMNS).ravel().tolist()}
+    wide = {**asked, "inputs": [tensor("x", "FP64", [1, 3], [1.0, 2.0, 3.0])]}
+    text = "the rows have the shape [1, 3]: expected [-1, 2], as in the training"
+    assert error(post(server, "/models/m/infer", wide)) == (400, text)
+
+
+def test_settings_may_declare_what_a_model_does_not_say(tmp_path: Path) -> None:
+    """Whether its texts miss None or NaN, for which it was fitted with both."""
+    frame = pd.DataFrame({"age": [1.0, 5, 2, 8], "city": ["Ulm", None, np.nan, "Bern"]}, dtype=object)
+    encoded = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["city"]), remainder="passthrough")
+    model = make_pipeline(encoded, LogisticRegression()).fit(frame, [0, 1, 0, 1])
+    inputs = [{"name": "age", "datatype": "FP64", "shape": [-1]}, {"name": "city", "datatype": "BYTES", "shape": [-1]}]
+    server = serve_estimator(tmp_path, model, inputs=inputs)
+    sent = [tensor("city", "BYTES", [2], ["Ulm", "Bern"]), tensor("age", "FP64", [2], [1.0, 8.0])]
+    answer = post(server, "/models/m/infer", {"parameters": {"content_type": "pd"}, "inputs": sent})
+    assert outputs(answer) == {"predict": model.predict(frame.iloc[[0, 3]]).tolist()}
 
 
 def fit_with_texts() -> Any:
