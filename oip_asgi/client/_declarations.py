@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 def have_lists(inputs: Any) -> bool:
     """Whether values by name have lists or scalars. Arrays, columns and tensors say themselves what they
     are."""
-    values = inputs.values() if isinstance(inputs, Mapping) else ()
-    return not all(isinstance(value, Tensor) or hasattr(value, "dtype") for value in values)
+    return isinstance(inputs, Mapping) and not all(
+        isinstance(value, Tensor) or hasattr(value, "dtype") for value in inputs.values()
+    )
 
 
 class Declarations:

@@ -86,8 +86,10 @@ def plan_columns(
             each["name"]: _plan_column(each, types[each["name"]], are_texts=are_texts) for each in present
         }
     if len(rows) != 1 or len(rows[0]["shape"]) != 2:
-        expected = _list_names([each["name"] for each in rows or inputs])
-        raise ValueError(f"the model takes {expected}: the file has {_list_names(types)}")
+        raise ValueError(
+            f"the model takes {_list_names([each['name'] for each in rows or inputs])}: the file has "
+            f"{_list_names(types)}"
+        )
     name, width, others = rows[0]["name"], rows[0]["shape"][1], rows[0]["parameters"].get("other_datatypes")
     if width not in (-1, len(names)):
         raise ValueError(
@@ -183,11 +185,11 @@ _NAMES: Final = {"nan": None, "inf": "Infinity", "-inf": "-Infinity"}
 
 def find_labels(metadata: Mapping[str, Any]) -> dict[str, list[str]]:
     """Those of each output. Another server may mean something else by "labels"."""
-    texts = {
-        each["name"]: str((each.get("parameters") or {}).get("labels"))
+    return {
+        each["name"]: json.loads(text)
         for each in metadata.get("outputs") or ()
+        if (text := str((each.get("parameters") or {}).get("labels"))).startswith('["')
     }
-    return {name: json.loads(text) for name, text in texts.items() if text.startswith('["')}
 
 
 def read_outputs(
@@ -208,9 +210,12 @@ def read_outputs(
                 f"shape {list(array.shape)}"
             )
         if array.dtype.hasobject:
-            is_json = tensor.parameters.get("content_type") == "pd_json"
             array = np.frompyfunc(
-                json.loads if is_json else lambda text: text.decode(errors="backslashreplace"), 1, 1
+                json.loads
+                if tensor.parameters.get("content_type") == "pd_json"
+                else lambda text: text.decode(errors="backslashreplace"),
+                1,
+                1,
             )(array)
         elif array.dtype.kind == "f" and suffix not in (
             ".csv",
@@ -351,10 +356,8 @@ def _score(options: argparse.Namespace, client: Client) -> int:
     metadata = client.model_metadata(options.model, options.version)
     binary = "binary_tensor_data" in client.metadata().get("extensions", ())
     declared, are_texts = list_inputs(metadata), is_csv(options.rows)
-    by_values = {each["name"] for each in declared if is_by_values(each)}
-    types, total = find_types(
-        options.rows, options.chunk, by_values.__contains__ if declared else lambda _: True
-    )
+    are_asked = {each["name"] for each in declared if is_by_values(each)}.__contains__
+    types, total = find_types(options.rows, options.chunk, are_asked if declared else lambda _: True)
     names = options.columns.split(",") if options.columns else list(types)
     if not types.keys() >= set(names):
         raise ValueError(f"--columns {options.columns}: the file has {_list_names(types)}")
