@@ -101,7 +101,9 @@ _QUEUE: Final = _Metric(
     Histogram, "oip_queue_duration_seconds", "How long requests that were executed had waited for a slot."
 )
 _EXECUTION: Final = _Metric(
-    Histogram, "oip_execution_duration_seconds", "How long the model's function took, once for a batch."
+    Histogram,
+    "oip_execution_duration_seconds",
+    "How long the model's function took, where it did not raise.",
 )
 _FIRST: Final = _Metric(
     Histogram, "oip_first_response_duration_seconds", "From a request's body to a stream's first response."

@@ -121,19 +121,19 @@ def test_what_waits_is_awaited_and_never_handed_through_generators() -> None:
 
 
 BUDGETS: Final = {
-    "_protocol": 1235,
+    "_protocol": 1239,
     "_json": 608,
     "_codecs": 2102,
     "_rest": 409,
     "_models": 2552,
-    "_serving": 1980,
+    "_serving": 1977,
     "_runtime": 1192,
     "_extensions": 782,
     "_docs": 391,
     "_http": 629,
     "_grpc": 1109,
     "_hosts": 301,
-    "client": 2102,
+    "client": 2098,
     "mlserver": 769,
     "_command.py": 220,
     "prometheus.py": 160,

@@ -146,7 +146,9 @@ def _guess(leaves: list[Any], classes: set[type], *, is_json: bool) -> tuple[Kin
         if not is_json and (others := classes - _OF_JSON - {bytes, datetime, date}):
             # which says what to write instead
             to_wire_array([next(each for each in leaves if type(each) in others)])
-        raise InvalidRequest(" has elements of several types: expected strings, numbers, or true and false")
+        raise InvalidRequest(
+            " has elements of several types, or objects: expected strings, numbers, or true and false"
+        )
     kind, dtype = guess
     if kind is INTEGER:
         found = _find_integers(leaves)

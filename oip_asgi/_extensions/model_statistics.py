@@ -67,7 +67,7 @@ class ModelNumbers(msgspec.Struct, frozen=True):
         durations: Seconds from a request's body to its end, by how it ended, of those that had a slot or
             waited for one.
         queues: Seconds for which requests that were executed had waited for a slot.
-        executions: Seconds of each call of the function, once for a batch.
+        executions: Seconds of each call of the function that did not raise, once for a batch.
         first_responses: Seconds from a request's body to the first response of its stream; None without a
             stream.
         rows: How many rows each call had; None for the requests of unknown models, as all histograms are.

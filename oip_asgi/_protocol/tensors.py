@@ -246,6 +246,9 @@ class InferenceRequest(msgspec.Struct, eq=False):
         """
         return find_tensor(self.inputs, name, "input").array
 
+    def __contains__(self, name: object) -> bool:
+        return any(tensor.name == name for tensor in self.inputs)
+
     if TYPE_CHECKING:  # `_conversions` gives it this method
 
         def to_http(self, *, binary: bool = False) -> tuple[dict[str, str], bytes]: ...
@@ -279,6 +282,9 @@ class InferenceResponse(msgspec.Struct, eq=False):
             KeyError: There is no such output.
         """
         return find_tensor(self.outputs, name, "output").array
+
+    def __contains__(self, name: object) -> bool:
+        return any(tensor.name == name for tensor in self.outputs)
 
     if TYPE_CHECKING:  # `_conversions` gives it these methods
 

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 def have_lists(inputs: Any) -> bool:
     """Whether values by name have lists or scalars. Arrays, columns and tensors say themselves what they
     are."""
-    values = inputs.values() if isinstance(inputs, Mapping) else ()
-    return not all(isinstance(value, Tensor) or hasattr(value, "dtype") for value in values)
+    return isinstance(inputs, Mapping) and not all(
+        isinstance(value, Tensor) or hasattr(value, "dtype") for value in inputs.values()
+    )
 
 
 class Declarations:
@@ -32,6 +33,7 @@ class Declarations:
 
     def __init__(self) -> None:
         self._specs: dict[tuple[str, str | int | None], Mapping[str, TensorSpec]] = {}
+        self._just_read = self._specs.copy()
 
     async def find(
         self, link: HTTPLink | GRPCLink, model: str, version: str | int | None, timeout: float | None
@@ -46,17 +48,19 @@ class Declarations:
                 specs = {}
                 if isinstance(error, ErrorResponse) and error.response_status == 503:  # it is not loaded yet
                     return specs
-            self._specs[model, version] = specs
+            self._specs[model, version] = self._just_read[model, version] = specs
         return specs
 
     @contextmanager
     def kept(self, model: str, version: str | int | None) -> Iterator[None]:
         """Around a call: if it is refused, here or by the server, the model may be another one by now, and is
-        asked again before the next list."""
+        asked again before the next list; not if this call has just asked, as it is the values then."""
+        has_just_read = self._just_read.pop((model, version), None) is not None
         try:
             yield
         except InferenceError:
-            self._specs.pop((model, version), None)
+            if not has_just_read:
+                self._specs.pop((model, version), None)
             raise
 
     def keep(
@@ -69,8 +73,7 @@ class Declarations:
 
 def get_list(document: Mapping[str, Any], name: str) -> list[Any]:
     """A list of a document; an empty one if there is something else."""
-    value = document.get(name)
-    return value if isinstance(value, list) else []
+    return value if isinstance(value := document.get(name), list) else []
 
 
 def read_specs(document: Mapping[str, Any], what: str) -> list[TensorSpec]:
@@ -93,8 +96,11 @@ def _find_column(parameters: Mapping[str, Any], datatype: str) -> dict[str, Any]
     content type and dtype."""
     content_type, dtype, categories = map(parameters.get, ("content_type", DTYPE, CATEGORIES))
     codec = default_codecs().inputs.get(content_type) if isinstance(content_type, str) else None
-    is_whole = is_dtype(dtype) and (dtype == "category") is isinstance(categories, str)
     return {
         "content_type": content_type if codec is not None and codec.datatype in (None, datatype) else None,
-        **({DTYPE: dtype, CATEGORIES: categories} if is_whole else {}),
+        **(
+            {DTYPE: dtype, CATEGORIES: categories}
+            if is_dtype(dtype) and (dtype == "category") is isinstance(categories, str)
+            else {}
+        ),
     }

@@ -44,7 +44,10 @@ class Refusal(NamedTuple):
             headers=self.headers,
         )
         if self.what:
-            refused.__cause__ = ConnectionError(f"{url} {self.what}: {describe(error)}")
+            # its text has no status, which `what` has
+            refused.__cause__ = ConnectionError(
+                f"{url} {self.what}: {getattr(error, 'text', '') or describe(error)}"
+            )
         return refused
 
 

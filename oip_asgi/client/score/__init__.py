@@ -86,8 +86,10 @@ def plan_columns(
             each["name"]: _plan_column(each, types[each["name"]], are_texts=are_texts) for each in present
         }
     if len(rows) != 1 or len(rows[0]["shape"]) != 2:
-        expected = _list_names([each["name"] for each in rows or inputs])
-        raise ValueError(f"the model takes {expected}: the file has {_list_names(types)}")
+        raise ValueError(
+            f"the model takes {_list_names([each['name'] for each in rows or inputs])}: the file has "
+            f"{_list_names(types)}"
+        )
     name, width, others = rows[0]["name"], rows[0]["shape"][1], rows[0]["parameters"].get("other_datatypes")
     if width not in (-1, len(names)):
         raise ValueError(
@@ -183,11 +185,11 @@ _NAMES: Final = {"nan": None, "inf": "Infinity", "-inf": "-Infinity"}
 
 def find_labels(metadata: Mapping[str, Any]) -> dict[str, list[str]]:
     """Those of each output. Another server may mean something else by "labels"."""
-    texts = {
-        each["name"]: str((each.get("parameters") or {}).get("labels"))
+    return {
+        each["name"]: json.loads(text)
         for each in metadata.get("outputs") or ()
+        if (text := str((each.get("parameters") or {}).get("labels"))).startswith('["')
     }
-    return {name: json.loads(text) for name, text in texts.items() if text.startswith('["')}
 
 
 def read_outputs(
@@ -208,9 +210,12 @@ def read_outputs(
                 f"shape {list(array.shape)}"
             )
         if array.dtype.hasobject:
-            is_json = tensor.parameters.get("content_type") == "pd_json"
             array = np.frompyfunc(
-                json.loads if is_json else lambda text: text.decode(errors="backslashreplace"), 1, 1
+                json.loads
+                if tensor.parameters.get("content_type") == "pd_json"
+                else lambda text: text.decode(errors="backslashreplace"),
+                1,
+                1,
             )(array)
         elif array.dtype.kind == "f" and suffix not in (
             ".csv",
@@ -260,8 +265,8 @@ def score_frames(
 def _score_rows(
     ask: Callable[[pd.DataFrame], Any], rows: pd.DataFrame, *, is_first: bool = False
 ) -> list[tuple[pd.DataFrame, Any]]:
-    """Score rows; if they are refused, each half of them, until it is known which row is: its answer is the
-    error.
+    """Score rows; if they are refused, each fourth part of them, until it is known which row is: its answer
+    is the error. Halves would be asked as often for one such row, and half as often again if many are.
 
     The log of a model that fails with the first rows, and with some of them alone, does not get a traceback
     for each.
@@ -271,19 +276,22 @@ def _score_rows(
     except InferenceError as error:
         if len(rows) == 1:
             return [(rows, error)]
-        fails = (
-            is_first and len(rows) > 8 and isinstance(error, ErrorResponse) and error.response_status == 500
-        )
-        # not each n-th row, of which all may have what others do not
-        if fails and all(
-            isinstance(_score_rows(ask, row)[0][1], InferenceError)
-            for _, row in rows.sample(8, random_state=0).groupby(level=0)
+        if (
+            is_first
+            and len(rows) > 8
+            and getattr(error, "response_status", None) == 500
+            and all(  # not each n-th row, of which all may have what others do not
+                isinstance(_score_rows(ask, row)[0][1], InferenceError)
+                for _, row in rows.sample(8, random_state=0).groupby(level=0)
+            )
         ):
             raise Stopped(
                 f"the model fails with rows {rows.index[0]} to {rows.index[-1]}, and with 8 of them alone: "
                 f"{error}"
             ) from error
-        return _score_rows(ask, rows.iloc[: len(rows) // 2]) + _score_rows(ask, rows.iloc[len(rows) // 2 :])
+        size = -(-len(rows) // 4)
+        parts = (rows.iloc[first : first + size] for first in range(0, len(rows), size))
+        return [ended for part in parts for ended in _score_rows(ask, part)]
 
 
 def ask_patiently(
@@ -295,12 +303,8 @@ def ask_patiently(
         try:
             return ask(rows)
         except (ErrorResponse, ConnectionFailed) as error:
-            status = error.response_status if isinstance(error, ErrorResponse) else 503
-            after = (
-                error.response_headers.get("retry-after", "").strip()
-                if isinstance(error, ErrorResponse)
-                else ""
-            )
+            status = getattr(error, "response_status", 503)
+            after = getattr(error, "response_headers", {}).get("retry-after", "").strip()
             if status in (401, 403, 404, 405, 407):  # whatever the rows are
                 raise Stopped(str(error)) from error
             if status not in (429, 503):
@@ -352,15 +356,14 @@ def _score(options: argparse.Namespace, client: Client) -> int:
     metadata = client.model_metadata(options.model, options.version)
     binary = "binary_tensor_data" in client.metadata().get("extensions", ())
     declared, are_texts = list_inputs(metadata), is_csv(options.rows)
-    by_values = {each["name"] for each in declared if is_by_values(each)}
-    types, total = find_types(
-        options.rows, options.chunk, by_values.__contains__ if declared else lambda _: True
-    )
+    are_asked = {each["name"] for each in declared if is_by_values(each)}.__contains__
+    types, total = find_types(options.rows, options.chunk, are_asked if declared else lambda _: True)
     names = options.columns.split(",") if options.columns else list(types)
     if not types.keys() >= set(names):
         raise ValueError(f"--columns {options.columns}: the file has {_list_names(types)}")
-    inputs = declared or [{"name": name, **_UNKNOWN} for name in names]
-    columns = plan_columns(inputs, names, types, are_texts=are_texts)
+    columns = plan_columns(
+        declared or [{"name": name, **_UNKNOWN} for name in names], names, types, are_texts=are_texts
+    )
     labels = find_labels(metadata)
     writer = Writer(
         options.out,
@@ -369,7 +372,7 @@ def _score(options: argparse.Namespace, client: Client) -> int:
     )
     begun_at, gives_up, why = writer.done, threading.Event(), ""
     since = told = time.monotonic()
-    is_terminal = sys.stderr.isatty()
+    begins, ends = ("\r", "\x1b[K") if sys.stderr.isatty() else ("", "\n")
 
     def ask(rows: pd.DataFrame) -> pd.DataFrame:
         sent = make_inputs(columns, rows, are_texts=are_texts)
@@ -386,14 +389,13 @@ def _score(options: argparse.Namespace, client: Client) -> int:
             partial(ask_patiently, ask, options.patience, gives_up), frames, options.connections, gives_up
         ):
             writer.write(ended)
-            if time.monotonic() - told >= (0.2 if is_terminal else 10.0):
+            if time.monotonic() - told >= (0.2 if begins else 10.0):
                 told = time.monotonic()
                 speed = (writer.done - begun_at) / (told - since)
-                text = (
-                    f"{writer.done:,} of {total:,} rows, {speed:,.0f} rows per second, "
-                    f"{(total - writer.done) / speed:,.0f} s left"
+                sys.stderr.write(
+                    f"{begins}{writer.done:,} of {total:,} rows, {speed:,.0f} rows per second, "
+                    f"{(total - writer.done) / speed:,.0f} s left{ends}"
                 )
-                sys.stderr.write(f"\r{text}\x1b[K" if is_terminal else f"{text}\n")
     except (Stopped, KeyboardInterrupt) as stopped:
         why = (
             f"; stopped, as {str(stopped) or 'it was interrupted'}; --resume goes on from here"
@@ -401,17 +403,10 @@ def _score(options: argparse.Namespace, client: Client) -> int:
             else ""
         )
     writer.finish(is_complete=writer.done == total)
-    first = (
-        f" (the first: {writer.first_reason}{'' if declared else _UNDECLARED})" if writer.first_reason else ""
+    such_as = f", such as: {writer.reason}{'' if declared else _UNDECLARED}" if writer.reason else ""
+    refused = f"; refused: {writer.refused:,}, with the reasons in {writer.refused_file}{such_as}"
+    sys.stderr.write(
+        f"{begins and begins + ends}{writer.done - writer.refused:,} of {total:,} rows are scored: "
+        f"{writer.file}{refused if writer.refused else ''}{why}\n"
     )
-    end = (
-        f"; {writer.refused:,} are refused, each with its reason in {writer.refused_file}{first}"
-        if writer.refused
-        else ""
-    )
-    begins = "\r\x1b[K" if is_terminal else ""
-    summary = (
-        f"{begins}{writer.done - writer.refused:,} of {total:,} rows are scored: {writer.file}{end}{why}"
-    )
-    print(summary, file=sys.stderr)  # noqa: T201
     return int(writer.done - writer.refused < total)

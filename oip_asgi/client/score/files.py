@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from ... import ErrorResponse, InferenceError
+from ... import InferenceError
 
 
 def read_rows(file: Path, size: int, names: list[str] | None = None) -> Iterator[pd.DataFrame]:
@@ -36,7 +36,12 @@ def read_rows(file: Path, size: int, names: list[str] | None = None) -> Iterator
             yield rows.where(rows.notna(), None).set_axis(range(first, first + len(rows)))
             first += len(rows)
     except ValueError as error:
-        raise ValueError(f"{file}, in rows {first} to {first + size - 1}: {error}") from None
+        why = (
+            f"{error.msg}, at character {error.pos + 1} of the line {error.doc.strip()[:100]!r}"
+            if isinstance(error, json.JSONDecodeError)
+            else error
+        )
+        raise ValueError(f"{file}, in rows {first} to {first + size - 1}: {why}") from None
 
 
 def _read_csv(file: Path, size: int) -> Iterator[Any]:
@@ -144,6 +149,10 @@ _PLACE: Final = re.compile(
 there."""
 
 
+_ADVICE: Final = re.compile(r"; for (?:a missing value|a missing number|dates)\b[^']*\Z")
+"""What a program in Python may write instead."""
+
+
 class Writer:
     """Writes rows as they are scored, and what was refused beside them. A file beside tells how far that is,
     until the end.
@@ -153,7 +162,7 @@ class Writer:
     """
 
     def __init__(self, file: Path, of: Mapping[str, Any], *, goes_on: bool) -> None:
-        self.file, self.suffix, self._of, self.first_reason = file, file.suffix.lower(), of, ""
+        self.file, self.suffix, self._of, self.reason = file, file.suffix.lower(), of, ""
         self.refused_file = file.with_suffix(".refused.csv" if self.suffix == ".csv" else ".refused.jsonl")
         self._part = file.with_name(f"{file.name}.part.jsonl") if self.suffix == ".parquet" else file
         self._state_file = file.with_name(f"{file.name}.state")
@@ -203,9 +212,9 @@ class Writer:
 
     def _describe(self, row: pd.DataFrame, error: InferenceError) -> pd.DataFrame:
         """A row and why it is refused."""
-        number, text = int(row.index[0]), error.text if isinstance(error, ErrorResponse) else str(error)
+        number, text = int(row.index[0]), getattr(error, "text", None) or _ADVICE.sub("", str(error))
         reason = _PLACE.sub(lambda at: f"{at[1] or ''}row {number}{', ' if at[2] else ''}", text)
-        self.first_reason = self.first_reason or reason
+        self.reason = self.reason or reason
         if self.suffix == ".csv":
             return pd.DataFrame(
                 [[number, reason, *row.iloc[0]]], columns=["row", "reason", *row], dtype=object

@@ -272,7 +272,7 @@ def test_other_errors_are_those_of_a_gateway(caplog: pytest.LogCaptureFixture) -
         assert answer.headers.get("retry-after") == ("7" if status == 503 else None)
         [record] = logged(caplog)
         assert record.message.startswith(f"model 'm': a request failed with {status}: {failed} (/ answered with the status {there}: ")
-        assert ("a secret" in record.message) == (there != 302)
+        assert record.message.endswith(f"answered with the status {there}: a secret)") == (there != 302)
         assert (record.exc_info, vars(record)["oip_request_id"], vars(record)["oip_model"]) == (None, "a\\nb", "m")
 
 

@@ -179,8 +179,8 @@ def test_csv_with_refused_rows(score: Score, tmp_path: Path) -> None:
         '5,"it has 2 values, and the file has 3 columns",Kiel,3,\n'
     )
     assert scored.told == (
-        f"3 of 6 rows are scored: {scored.out}; 3 are refused, each with its reason in {tmp_path / 'scores.refused.csv'} "
-        "(the first: no flat is that small)\n"
+        f"3 of 6 rows are scored: {scored.out}; refused: 3, with the reasons in {tmp_path / 'scores.refused.csv'}, "
+        "such as: no flat is that small\n"
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.csv", "scores.csv", "scores.refused.csv"]
 
@@ -409,13 +409,13 @@ def test_a_run_that_is_cut_goes_on(score: Score, site: Site, tmp_path: Path) -> 
 def test_it_stops_where_no_row_can_be_scored(score: Score) -> None:
     stopped = score("rent", "town,area,floor\n" + "a,-1,0\n" * 50, "--chunk", "4", out="s.csv")
     assert stopped.status == 1
-    assert "4 are refused, each with its reason in" in stopped.told
-    assert "s.refused.csv (the first: no flat is that small); stopped, as all of the first 4 rows are refused; --resume" in stopped.told
+    assert "; refused: 4, with the reasons in" in stopped.told
+    assert "s.refused.csv, such as: no flat is that small; stopped, as all of the first 4 rows are refused; --resume" in stopped.told
     stopped = score("all", "a,b\n1,2\n3,4\n", out="t.csv")
     assert "the model does not score row by row: the output 'output_0' of 2 rows has the shape [1]" in stopped.told
     stopped = score("plain", "a,b\n1,2\n3,4\n", out="u.csv")  # which declares nothing
-    assert "(the first: unknown input 'a': expected 'x'. The model declares nothing of its columns, so each was sent" in stopped.told
-    assert 'declare that: inputs=specs_of(X_train), or inputs=[TensorSpec("X", "FP64", [-1, 4])])' in stopped.told
+    assert ", such as: unknown input 'a': expected 'x'. The model declares nothing of its columns, so each was sent" in stopped.told
+    assert 'declare that: inputs=specs_of(X_train), or inputs=[TensorSpec("X", "FP64", [-1, 4])]\n' in stopped.told
 
 
 def test_a_model_that_fails_with_each_row_is_not_asked_for_each(score: Score, site: Site) -> None:
@@ -457,7 +457,7 @@ FAR = '{"town": "a", "area": Infinity, "floor": 2}\n{"town": "a", "area": -1e400
             "cut.jsonl",
             '{"town": "a", "area": 1, "floor": 2}\n{"town"',
             "s.csv",
-            "cut.jsonl, in rows 1 to 256: Expecting ':' delimiter",
+            "cut.jsonl, in rows 1 to 256: Expecting ':' delimiter, at character 8 of the line '{\"town\"'\n",
         ),
         ("rent", "number.jsonl", '{"town": "a"}\n5', "s.csv", "number.jsonl, in rows 1 to 256: expected an object in each line"),
         ("open", "unnamed.jsonl", '{"": 1}', "s.csv", "expected an object in each line, whose keys are the names of columns"),

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from oip_asgi import InferenceServer, OIPApp, TensorSpec
+from oip_asgi import InferenceError, InferenceServer, OIPApp, TensorSpec
 from oip_asgi.client.__main__ import main
 from oip_asgi.specs import specs_of
 from tests.support.threads import serving
@@ -64,4 +64,34 @@ def test_a_reason_names_the_row_of_the_file(
     assert [each["row"] for each in refused] == list(reasons)
     for each, reason in zip(refused, reasons.values(), strict=True):
         assert each["reason"].startswith(reason)
-    assert f"(the first: {refused[0]['reason']}" in capsys.readouterr().err
+    assert f", such as: {refused[0]['reason']}" in capsys.readouterr().err
+
+
+def test_a_reason_is_for_people_with_a_file_and_not_for_programs(tmp_path: Path) -> None:
+    refused = refuse_rows("small", tmp_path, "rows.jsonl", '{"a": null}\n{"a": 2}\n{"a": "; for dates, write 2"}\n')
+    assert [each["reason"] for each in refused] == [
+        "input 'a': row 1 is None: expected an integer for UINT8",
+        "input 'a': row 3 is '; for dates, write 2': expected an integer for UINT8",
+    ]
+
+
+@pytest.mark.parametrize(("bad", "most"), [({100}, 1 + 4 * 4), (set(range(0, 256, 2)), 1 + 4 + 16 + 64 + 256)])
+def test_few_requests_find_the_refused_rows(tmp_path: Path, bad: set[int], most: int) -> None:
+    asked = list[int]()
+
+    def score(a: np.ndarray) -> np.ndarray:
+        asked.append(len(a))
+        if bad & {*a.tolist()}:
+            raise InferenceError("a bad row", status=422)
+        return a
+
+    server, rows, out = InferenceServer(), tmp_path / "rows.csv", tmp_path / "s.csv"
+    rows.write_text("\n".join(["a", *map(str, range(256))]) + "\n")
+    server.register("m", score, inputs=[TensorSpec("a", "INT64", [-1])])
+    with serving(OIPApp(server, path="/v2")) as port:
+        assert main(["score", f"http://127.0.0.1:{port}/v2", "m", str(rows), "--out", str(out)]) == 1
+    assert len(asked) <= most
+    refused = pd.read_csv(tmp_path / "s.refused.csv")
+    assert {*refused["a"]} == bad
+    assert [*refused["row"]] == sorted(each + 1 for each in bad)
+    assert len(pd.read_csv(out)) == 256 - len(bad)

@@ -126,6 +126,21 @@ def test_lists_go_out_as_they_are_where_the_server_does_not_tell_what_is_declare
     assert methods == ["GET", "POST", "POST", "POST", "GET", "POST"]
 
 
+def test_a_client_that_has_just_asked_what_a_model_declares_does_not_ask_again() -> None:
+    methods = list[str]()
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        methods.append(request.method)
+        declared = {"name": "m", "platform": "p", "inputs": [{"name": "x", "datatype": "INT64", "shape": [-1]}], "outputs": []}
+        return httpx2.Response(400, json={"error": "no"}) if request.method == "POST" else httpx2.Response(200, json=declared)
+
+    client = Client("http://test/v2", http=httpx2.Client(transport=httpx2.MockTransport(answer)))
+    for values in ([1], [2], [1.5], [1.5], [1]):
+        with pytest.raises(InferenceError):
+            client.infer("m", {"x": values})
+    assert methods == ["GET", "POST", "POST", "GET", "GET", "POST"]  # 1.5 is not sent
+
+
 @pytest.mark.parametrize("how", ["infer", "stream"])
 def test_a_client_learns_that_a_model_was_registered_anew(how: str) -> None:
     server = InferenceServer()

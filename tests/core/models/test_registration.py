@@ -196,7 +196,10 @@ def test_the_whole_request_and_its_context(server: InferenceServer) -> None:
         request["c"]
     with pytest.raises(KeyError, match="no output 'c'"):
         InferenceResponse([])["c"]
-    assert InferenceResponse([Tensor("y", np.ones(1))])["y"] == 1
+    response = InferenceResponse([Tensor("y", np.ones(1))])
+    assert response["y"] == 1
+    assert [name in request for name in ("a", "c", 0)] == [True, False, False]
+    assert ["y" in response, "c" in response] == [True, False]
 
 
 def test_annotations_declare_inputs_and_outputs(server: InferenceServer) -> None:

@@ -110,7 +110,7 @@ def test_an_event_is_one_line_whatever_an_element_of_json_has() -> None:
 
 
 TWICE = (b', "a": "b, {c", "b": [1, 2], "a": 1', b', "\\u0061": 1, "a": 1', b', "parameters": {"a": 1, "a": 2}')
-SEVERAL = "input 'x' has elements of several types: expected strings, numbers, or true and false"
+SEVERAL = "input 'x' has elements of several types, or objects: expected strings, numbers, or true and false"
 TOO_WIDE = "parameter 'a' is an integer of more than 64 bits"
 
 

@@ -33,7 +33,7 @@ from tests.support.talk import block_until, until
 
 NO_TEXT = "an array of Python objects can be a BYTES tensor only, of str or bytes, but"
 MISSING = '; for a missing value in a column of a data frame, write pandas.Series(["a", None]), or pandas.Series([1, None], dtype="Int64")'
-SEVERAL = "has elements of several types: expected strings, numbers, or true and false"
+SEVERAL = "has elements of several types, or objects: expected strings, numbers, or true and false"
 NO_DATATYPE = "no datatype holds all of its whole numbers, not even UINT64: make floats of them, if they may be rounded"
 BESIDE = "as a fraction or a missing value beside it makes FP64 of it: declare FP64, or write floats"
 ROUNDS = f"input 'x': 9007199254740993 would be rounded, {BESIDE}"
