@@ -242,7 +242,7 @@ def test_the_snippet_of_estimators(run_snippet: Run) -> None:
     answered = send(Request("POST", "/models/churn/generate", (), b'{"plan": ["paid", "free"], "age": [20, 60]}'))
     assert json.loads(answered.body) == {"model_name": "churn", "output_0": ["stays", "leaves"]}
     refused = send(Request("POST", "/models/churn/generate", (), b'{"plan": 3, "age": 20}'))
-    assert error(refused) == (400, "input 'plan' is an integer: expected a string for BYTES")
+    assert error(refused) == (400, "input 'plan': data is an integer: expected a string for BYTES")
 
 
 def test_the_snippet_of_limits(run_snippet: Run) -> None:

@@ -8,34 +8,41 @@ and has no infinity; Python has objects for these. Knows no requests and no pand
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Set
 from datetime import date, datetime
 from types import NoneType
 from typing import Any, Final
 
-from .._json.checked_data import flatten
+from .._json.checked_data import Form, check_elements, flatten
 from .._json.flat_objects import Literal, find_problem
 from .._json.tensor_data import from_elements
 from .._json.text import NO_SCALARS, ONLY_FLOATS, Unusual
 from .._protocol.datatypes import DTYPES, FIRST_ROUNDED, MAX_RANK, Array, DType
 from .._protocol.errors import InvalidRequest, show
-from .._protocol.kinds import BOOLEAN, DATE, GUESSES, INTEGER, JSON, NUMBER, Kind, find_kind
+from .._protocol.kinds import BOOLEAN, BYTES, GUESSES, INTEGER, JSON, NUMBER, Kind, find_kind
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import Tensor, make_tensor
-from .._protocol.to_array import check_exact, to_wire_array
-from .base import InputCodec
+from .._protocol.to_array import check_exact, object_array, to_wire_array
 from .dates import NO_DATE, DatetimeCodec
-from .plain import Base64Codec, PandasJSONCodec, StringCodec
+from .plain import PandasJSONCodec, write_base64
 
 _OF_JSON: Final = frozenset({bool, int, float, str, NoneType})
 """The classes of elements that have a name in errors of JSON."""
 
-_NUMBERS: Final = _OF_JSON - {str}
-
-_CODECS: Final[Mapping[str | None, type[InputCodec[Any]]]] = {
-    codec.content_type: codec for codec in (StringCodec, Base64Codec, DatetimeCodec)
+_NUMBERS: Final[Mapping[bool, Set[type]]] = {
+    True: frozenset({int, float, NoneType, str, Literal}),
+    False: frozenset({int, float, NoneType}),
 }
-"""What makes texts of objects of Python."""
+"""The classes of what is read as numbers, from JSON or not: JSON writes NaN as a text. true and false would
+become numbers, and so would what Python can make a float of."""
+
+_WRITERS: Final[Mapping[str, Mapping[type, Callable[[Any], bytes]]]] = {
+    "text": {str: str.encode, bytes: bytes},
+    "bytes": {bytes: write_base64},
+    "date": {str: str.encode, date: lambda each: each.isoformat().encode()},
+}
+"""What makes elements of BYTES of objects of Python, by kind. A text that is no date is refused where it is
+read, as one of JSON is."""
 
 
 def enter(
@@ -50,52 +57,39 @@ def enter(
     kind = None if spec is None else find_kind(spec)
     try:
         if kind is not JSON and (type(value) is dict or (value is None and not is_column)):
+            got = NO_SCALARS[type(value)] if is_json else show(value)
             of = "" if spec is None else f" of {spec.datatype}"
-            raise InvalidRequest(
-                f" is {NO_SCALARS[type(value)] if is_json else show(value)}: expected a scalar or a list{of}"
-            )
-        leaves, shape = _take_apart(value, spec, are_items=kind is JSON)
+            hint = f"; for a missing number, write [{got}]" if value is None and kind is NUMBER else ""
+            raise InvalidRequest(f"data is {got}: expected a scalar or a list{of}{hint}")
+        leaves, shape = _take_apart(value, are_items=kind is JSON)
         classes = set(map(type, leaves))
         if kind is None or spec is None:
             kind, dtype = _guess(leaves, classes, is_json=is_json)
         else:
             kind, dtype = _choose(kind, spec, leaves, classes)
-        gaps = (
-            [index for index, each in enumerate(leaves) if each is None]
-            if NoneType in classes and is_column
-            else ()
-        )
-        if not gaps or kind.stand_in is None:
-            array = _read(name, leaves, classes, kind, dtype, shape, is_json=is_json)
-            content_type = kind.content_type
+        if NoneType in classes and is_column and kind.missing in ("null", "no date"):
+            array, content_type = _read_beside_missing(name, leaves, kind, dtype, shape, is_json)
         else:
-            there = [kind.stand_in if each is None else each for each in leaves]
-            array = _read(name, there, set(map(type, there)), kind, dtype, (len(there),), is_json=is_json)
-            array, content_type = _write_missing(array, gaps, kind)
-            array = array.reshape(shape)
-    except InvalidRequest as error:
-        problem = str(error) if type(value) is list else str(error).removeprefix(": data[0]")
-        raise InvalidRequest(f"input {show(name)}{problem}") from None
-    except (TypeError, ValueError) as error:  # of what no codec takes, or floats would round
-        raise InvalidRequest(
-            f"input {show(name)}: {str(error).removeprefix(f'tensor {name!r}: ')}"
-        ) from error
+            array, content_type = _read(name, leaves, classes, kind, dtype, shape, is_json), kind.content_type
+    except (InvalidRequest, TypeError, ValueError) as error:
+        raise InvalidRequest(f"input {show(name)}: {error}") from None
+    if len(shape) < 2:
+        array = _to_declared_shape(array, (len(leaves),), spec)
     return make_tensor(name, array, {} if content_type is None else {"content_type": content_type})
 
 
-def _take_apart(value: Any, spec: TensorSpec | None, *, are_items: bool) -> tuple[list[Any], tuple[int, ...]]:
-    """The elements, and the shape. If `are_items`, as for JSON, a list within the list is an element."""
-    leaves = value if type(value) is list else [value]
-    if list in map(type, leaves) and not are_items:
-        shape = _find_shape(value)
-        try:
-            return flatten(value, shape), shape
-        except Unusual:
-            raise InvalidRequest(
-                ": its lists have different lengths: expected as many elements in each"
-            ) from None
-    flat = (len(leaves),)
-    return leaves, flat if spec is None or spec.fits(flat) else _find_declared_shape(len(leaves), spec.shape)
+def _take_apart(value: Any, *, are_items: bool) -> tuple[list[Any], tuple[int, ...]]:
+    """The elements, and the shape as it is written: () for a scalar. If `are_items`, as for JSON, a list
+    within the list is an element."""
+    if type(value) is not list:
+        return [value], ()
+    if are_items or list not in map(type, value):
+        return value, (len(value),)
+    shape = _find_shape(value)
+    try:
+        return flatten(value, shape), shape
+    except Unusual:
+        raise InvalidRequest("its lists have different lengths: expected as many elements in each") from None
 
 
 def _find_shape(value: Any) -> tuple[int, ...]:
@@ -105,23 +99,24 @@ def _find_shape(value: Any) -> tuple[int, ...]:
         shape.append(len(value))
         value = value[0] if value else None
         if len(shape) > MAX_RANK:  # a list of Python may hold itself
-            raise InvalidRequest(f" is nested more than {MAX_RANK} deep")
+            raise InvalidRequest(f"data is nested more than {MAX_RANK} deep")
     return tuple(shape)
 
 
-def _find_declared_shape(elements: int, declared: Sequence[int]) -> tuple[int, ...]:
-    """The declared shape for so many elements: the innermost -1 takes what the fixed dimensions leave, and
-    any other -1 is 1, or 0 for none. A flat one if they do not fit, which is refused later, as that of any
-    tensor."""
-    fixed = abs(math.prod(declared))  # each -1 changes the sign only
-    is_open = -1 in declared
-    if (elements % fixed if is_open and fixed else elements != fixed) or (is_open and not fixed and elements):
-        return (elements,)
-    left, shape = elements // fixed if fixed else 0, list(declared)
+def _to_declared_shape(array: Array, flat: tuple[int], spec: TensorSpec | None) -> Array:
+    """The elements of a scalar or a flat list in the declared shape: the innermost -1 takes what the fixed
+    dimensions leave, and any other -1 is 1, or 0 for none. They stay flat if they do not fit, which is
+    refused later, as that of any tensor."""
+    if spec is None or spec.fits(flat):
+        return array if array.shape else array.reshape(flat)
+    fixed, left = abs(math.prod(spec.shape)), flat[0]  # each -1 changes the sign only
+    if left % fixed if fixed and -1 in spec.shape else left != fixed:
+        return array.reshape(flat)
+    left, shape = left // fixed if fixed else 0, list(spec.shape)
     for axis in reversed(range(len(shape))):
         if shape[axis] == -1:
             shape[axis], left = left, min(left, 1)
-    return tuple(shape)
+    return array.reshape(shape)
 
 
 def _choose(kind: Kind, spec: TensorSpec, leaves: list[Any], classes: set[type]) -> tuple[Kind, DType]:
@@ -147,15 +142,15 @@ def _guess(leaves: list[Any], classes: set[type], *, is_json: bool) -> tuple[Kin
             # which says what to write instead
             to_wire_array([next(each for each in leaves if type(each) in others)])
         raise InvalidRequest(
-            " has elements of several types, or objects: expected strings, numbers, or true and false"
+            "data has elements of several types, or objects: expected strings, numbers, or true and false"
         )
     kind, dtype = guess
     if kind is INTEGER:
         found = _find_integers(leaves)
         if found is None:
             raise InvalidRequest(
-                ": no datatype holds all of its whole numbers, not even UINT64: make floats of them, if "
-                "they may be rounded"
+                "no datatype holds all of its whole numbers, not even UINT64: make floats of them, if they "
+                "may be rounded"
             )
         return kind, found
     if kind is NUMBER and int in classes:
@@ -177,54 +172,62 @@ def _read(
     kind: Kind,
     dtype: DType,
     shape: tuple[int, ...],
-    *,
     is_json: bool,
 ) -> Array:
-    problem = find_problem(leaves) if is_json and kind is JSON else None
-    if problem is not None:
-        raise InvalidRequest(f": {problem}")
-    if Literal in classes and kind is not NUMBER:
-        raise InvalidRequest(f": {ONLY_FLOATS}")
-    if float in classes and is_json and (math.inf in leaves or -math.inf in leaves):
-        raise InvalidRequest(": number out of range")
+    if is_json and kind is JSON and (problem := find_problem(leaves)) is not None:
+        raise InvalidRequest(problem)
     if kind is JSON:
-        return PandasJSONCodec.encode_input(name, leaves).array.reshape(shape)
-    if not is_json and dtype.hasobject and (kind.has_class or not classes <= _OF_JSON):
-        array = (
-            to_wire_array(leaves)
-            if kind.content_type is None
-            else _CODECS[kind.content_type].encode_input(name, leaves).array
-        )
-        return array.reshape(shape)
+        return PandasJSONCodec.encode_input(name, leaves).array
+    if dtype.hasobject and not is_json and (kind is BYTES or classes != {str}):
+        return _write(leaves, classes, kind, shape)
     if Literal in classes:
-        leaves = [float(each) if type(each) is Literal else each for each in leaves]
+        if kind is not NUMBER:
+            raise InvalidRequest(ONLY_FLOATS)
+        leaves = [str(each) if type(each) is Literal else each for each in leaves]
     if float in classes and dtype.kind in "iu":
         leaves = [_to_whole(each) if type(each) is float else each for each in leaves]
-    # true and false would become numbers, and so would what Python can make a float of
-    is_wrong = (bool in classes and dtype.kind != "b") or (
-        not is_json and not classes <= (_OF_JSON if dtype.hasobject else _NUMBERS)
+    is_wrong = (dtype.kind in "fViu" and not classes <= _NUMBERS[is_json]) or (
+        is_json and float in classes and (math.inf in leaves or -math.inf in leaves)
     )
-    try:
-        return from_elements(leaves, dtype, shape, is_json=is_json, is_wrong=is_wrong)
-    except InvalidRequest as error:
-        raise InvalidRequest(f": {error}") from None
+    return from_elements(leaves, dtype, shape, is_json=is_json, is_wrong=is_wrong)
 
 
 def _to_whole(number: float) -> float:
     if math.isfinite(number) and abs(number) >= FIRST_ROUNDED:
         raise InvalidRequest(
-            ": a whole number with a fraction or an exponent may have been rounded: expected its digits alone"
+            "a whole number with a fraction or an exponent may have been rounded: expected its digits alone"
         )
     return int(number) if number.is_integer() else number
 
 
-def _write_missing(array: Array, gaps: Collection[int], kind: Kind) -> tuple[Array, str]:
+def _write(leaves: list[Any], classes: set[type], kind: Kind, shape: tuple[int, ...]) -> Array:
+    """Objects of Python as BYTES."""
+    known = tuple(_WRITERS[kind.element])
+    if not all(issubclass(cls, known) for cls in classes):
+        check_elements(
+            leaves,
+            Form(DTYPES["BYTES"], shape, len(leaves), is_json=False, classes=known),
+            0,
+            is_nested=len(shape) != 1,
+        )
+    for of, write in _WRITERS[kind.element].items():
+        if any(issubclass(cls, of) for cls in classes):
+            leaves = [write(each) if isinstance(each, of) else each for each in leaves]
+    return object_array(leaves, shape)
+
+
+def _read_beside_missing(
+    name: str, leaves: list[Any], kind: Kind, dtype: DType, shape: tuple[int, ...], is_json: bool
+) -> tuple[Array, str | None]:
     """A column in which some values are missing, and its content type: dates have NaT, and others are among
     JSON texts, as null."""
-    if kind is DATE:
-        array[list(gaps)] = NO_DATE
-        return array, DatetimeCodec.content_type
-    values = [each.decode() if isinstance(each, bytes) else each for each in array.tolist()]
-    for index in gaps:
-        values[index] = None
-    return PandasJSONCodec.encode_input("", values).array, PandasJSONCodec.content_type
+    there = [kind.stand_in if each is None else each for each in leaves]
+    array = _read(name, there, set(map(type, there)), kind, dtype, shape, is_json).ravel()
+    if kind.missing == "no date":
+        array[[each is None for each in leaves]] = NO_DATE
+        return array.reshape(shape), DatetimeCodec.content_type
+    values = [
+        None if there is None else each.decode() if isinstance(each, bytes) else each
+        for there, each in zip(leaves, array.tolist(), strict=True)
+    ]
+    return PandasJSONCodec.encode_input(name, values).array.reshape(shape), PandasJSONCodec.content_type

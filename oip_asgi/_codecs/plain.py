@@ -26,7 +26,7 @@ from .._protocol.tensors import Tensor
 from .._protocol.to_array import object_array
 from .base import InputCodec, ListCodec, SingleTensorCodec, bytes_of, decode_elements, encode_elements
 
-_write_base64: Final = partial(binascii.b2a_base64, newline=False)
+write_base64: Final = partial(binascii.b2a_base64, newline=False)
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
@@ -108,7 +108,7 @@ class Base64Codec(ListCodec[bytes]):
     def encode_input(cls, name: str, payload: list[bytes] | bytes, use_bytes: bool = True) -> Tensor:
         single = [payload] if isinstance(payload, bytes) else payload
         # then no Python code runs for each
-        encode = _write_base64 if isinstance(single, list) and {*map(type, single)} == {bytes} else _to_base64
+        encode = write_base64 if isinstance(single, list) and {*map(type, single)} == {bytes} else _to_base64
         return encode_elements(name, single, encode, cls.content_type)
 
     @classmethod
@@ -122,7 +122,7 @@ def _to_base64(element: bytes) -> bytes:
     # b2a_base64 takes all that has memory, such as numbers of numpy
     if not isinstance(element, (bytes, bytearray, memoryview)):
         raise TypeError("expected bytes")
-    return _write_base64(element)
+    return write_base64(element)
 
 
 class PandasJSONCodec(InputCodec[list[Any]]):

@@ -6,7 +6,10 @@ Numbers become INT64, UINT64 or FP64, unless a declaration says what they become
 
 from __future__ import annotations
 
+from array import array
+from collections import deque
 from collections.abc import Container, Mapping
+from contextlib import suppress
 from datetime import date, datetime
 from itertools import chain
 from types import NoneType
@@ -15,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
-from .._protocol.datatypes import FLOATING, MAX_RANK, NUMBERS, widen
+from .._protocol.datatypes import MAX_RANK, NUMBERS, widen
 from .._protocol.errors import InvalidRequest, ModelFault, show
 from .._protocol.schemas import Parameters
 from .._protocol.specs import TensorSpec
@@ -40,23 +43,19 @@ _NO_NUMBERS: Final = (np.flexible, np.datetime64, np.timedelta64, np.object_)
 
 _OWN: Final = frozenset(_PLAIN) - {list, tuple, range}
 
-_MISSING: Final = (
-    '; for a missing value in a column of a data frame, write pandas.Series(["a", None]), or '
-    'pandas.Series([1, None], dtype="Int64")'
-)
-
-_DATES: Final = (
-    "; for dates, write a list of datetime.datetime; or a pandas.Series of them, in which some may be missing"
-)
-
 
 def to_inputs(
-    inputs: Any, specs: Mapping[str, TensorSpec], codecs: Codecs, columns: Container[str] = ()
+    inputs: Any,
+    specs: Mapping[str, TensorSpec],
+    codecs: Codecs,
+    columns: Container[str] = (),
+    may_be_null: Container[str] = (),
 ) -> tuple[list[Tensor], Parameters]:
     """The input tensors of values by name, or of a value that a request codec encodes, with the parameters
     that this codec adds.
 
-    Lists for `columns` of a data frame or of rows may hold None, as `generate` takes null there.
+    Lists for `columns` of a data frame or of rows may hold None, as `generate` takes null there. Those that
+    `may_be_null` are left out if they are.
     """
     try:
         is_plain = type(inputs) is dict and not codecs.are_extended  # as nearly always
@@ -83,6 +82,8 @@ def to_inputs(
         if type(value) is ndarray and value.dtype in NUMBERS:  # as nearly always
             tensors.append(Tensor(to_plain(name), value))
             continue
+        if value is None and name in may_be_null:
+            continue
         if type(value) is not ndarray and (is_frame(value) or is_foreign_frame(value)):
             raise InvalidRequest(
                 f"input {show(name)} is a data frame, whose columns are inputs: give it alone, not by a name"
@@ -90,12 +91,10 @@ def to_inputs(
         key, spec = to_plain(name), specs.get(name)
         try:
             tensors.append(_encode_value(key, value, spec, codecs, is_column=name in columns))
-        except InvalidRequest as error:
-            raise InvalidRequest(f"{error}{_suggest_value(value, spec)}") from None
         except _UNENCODABLE as error:
-            text = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
-            text = text.removeprefix(f"tensor {key!r}: ")  # a codec says which one too
-            raise InvalidRequest(f"input {show(key)}: {text}{_suggest_value(value, spec)}") from error
+            text = "it is nested too deep" if isinstance(error, RecursionError) else f"{error}"
+            # a codec says which one too
+            raise InvalidRequest(f"input {show(key)}: {text.removeprefix(f'tensor {key!r}: ')}") from error
     return tensors, {}
 
 
@@ -112,12 +111,13 @@ def _encode_value(
         codec = _find_codec(value, spec, codecs)
         if codec is not None:
             return codec.encode_input(name, value)
-        own = _convert_value(value, spec)
-        if not isinstance(own, ndarray):
-            return enter(name, own, spec, is_json=False, is_column=is_column)
-        value = own
-    array = to_wire_array(value)
-    return make_tensor(name, array.reshape(1) if isinstance(value, np.generic) else array, {})
+        value = _convert_value(value, spec)
+    if isinstance(value, (ndarray, np.generic)):
+        found = np.atleast_1d(value) if isinstance(value, np.generic) else as_array(value)
+        with suppress(*([TypeError] if found.dtype.kind in "OM" else [])):  # then it is as a list
+            return make_tensor(name, to_wire_array(found), {})
+        value = _unwrap(found)
+    return enter(name, value, spec, is_json=False, is_column=is_column)
 
 
 def _find_codec(value: Any, spec: TensorSpec | None, codecs: Codecs) -> AnyInputCodec | None:
@@ -133,6 +133,13 @@ def _convert_value(value: Any, spec: TensorSpec | None) -> Any:
     if isinstance(value, _PLAIN):
         if type(value) is list and _has_only_own(value):
             return value
+        if isinstance(value, (list, tuple)):
+            value = [
+                np.asarray(each)
+                if isinstance(each, (array, deque)) or (isinstance(each, memoryview) and each.format != "B")
+                else each
+                for each in value
+            ]
         classes = find_classes(value)
         are_numbers = all(
             issubclass(each, np.generic) and not issubclass(each, _NO_NUMBERS) for each in classes
@@ -143,10 +150,10 @@ def _convert_value(value: Any, spec: TensorSpec | None) -> Any:
             or (np.bool_ in classes and len(classes) > 1)
         ):
             return _unwrap(value)
-    array = np.atleast_1d(as_array(value))
-    if spec is None or spec.takes(array.dtype) or array.dtype.kind not in "biufV" or spec.dtype.hasobject:
-        return array
-    return widen(array).tolist() if array.size else array.astype(spec.dtype)
+    found = np.atleast_1d(as_array(value))
+    if spec is None or spec.takes(found.dtype) or found.dtype.kind not in "biufV" or spec.dtype.hasobject:
+        return found
+    return widen(found).tolist() if found.size else found.astype(spec.dtype)
 
 
 def _has_only_own(values: list[Any]) -> bool:
@@ -167,6 +174,9 @@ def _unwrap(value: Any) -> Any:
         )
     if isinstance(value, np.generic) and not isinstance(value, _NO_NUMBERS):
         return value.item()
+    if isinstance(value, np.datetime64):
+        moment = value.astype("M8[us]")
+        return moment.item() if moment == value or np.isnat(value) else value
     if hasattr(value, "__array__") and not isinstance(value, np.generic):
         array = np.asarray(value)
         return list(map(_unwrap, array)) if array.ndim else _unwrap(array[()])
@@ -177,23 +187,3 @@ def _unwrap(value: Any) -> Any:
     if of in (bytes, bytearray, memoryview):
         return bytes(value)
     return value if type(value) is of else str.__str__(value) if of is str else of(value)
-
-
-def _suggest_value(value: Any, spec: TensorSpec | None) -> str:
-    """Say what to write for a list or an array of dates, or with a missing value."""
-    elements = (
-        value.ravel()
-        if isinstance(value, np.ndarray)
-        else value
-        if isinstance(value, (list, tuple))
-        else [value]
-    )
-    kinds = set(map(type, elements))
-    if kinds & {date, np.datetime64} or (
-        NoneType in kinds and (datetime in kinds or (spec and spec.content_type == "datetime"))
-    ):
-        return _DATES
-    # as NaN is not itself
-    if NoneType not in kinds and not any(type(each) is float and each != each for each in elements):
-        return ""
-    return '; for a missing number, write float("nan")' if spec and spec.datatype in FLOATING else _MISSING

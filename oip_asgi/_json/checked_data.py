@@ -20,26 +20,35 @@ from .._protocol.datatypes import DType, datatype_of
 from .._protocol.errors import InvalidRequest, show
 from .text import ONLY_FLOATS, Unusual
 
-_EXPECTED: Final = {
+_OF_JSON: Final = {
     "b": "true, false, 0 or 1",
     "u": "an integer",
     "i": "an integer",
     "f": 'a number, null, "NaN", "Infinity" or "-Infinity"',
     "O": "a string",
 }
-_EXPECTED_OF_PYTHON: Final = {**_EXPECTED, "b": "True, False, 0 or 1", "f": "a number or None"}
-"""For each kind of dtype, what errors call an element."""
+_EXPECTED: Final = {True: _OF_JSON, False: {**_OF_JSON, "b": "True, False, 0 or 1", "f": "a number or None"}}
+"""What errors call an element: whether it is JSON's, and the kind of dtype."""
 
-_MISSING_INTEGER: Final = (
-    '; a data frame takes missing integers among JSON texts: datatype "BYTES", parameters {"content_type": '
-    '"pd_json", '
-    '"pd_dtype": "Int64"}, data ["null", "7"]'
-)
-_MISSING_STRING: Final = (
-    '; a data frame takes missing strings among JSON texts: parameters {"content_type": "pd_json"}, data '
-    '["null", "\\"Bonn\\""]; '
-    'and a missing date is "NaT"'
-)
+_MISSING: Final = {
+    True: {
+        **dict.fromkeys(
+            "iu",
+            '; a data frame takes missing integers among JSON texts: datatype "BYTES", parameters '
+            '{"content_type": "pd_json", "pd_dtype": "THIS_DTYPE"}, data ["null", "7"]',
+        ),
+        "O": (
+            '; a data frame takes missing strings among JSON texts: parameters {"content_type": "pd_json"}, '
+            'data ["null", "\\"Bonn\\""]; and a missing date is "NaT"'
+        ),
+    },
+    False: dict.fromkeys(
+        "biuO",
+        '; for a missing value in a column of a data frame, write pandas.Series(["a", None]), or '
+        'pandas.Series([1, None], dtype="Int64")',
+    ),
+}
+"""What to write if a missing value is what is wrong, in the same way."""
 
 _GOT: Final[dict[type, str]] = {
     list: "an array",
@@ -67,6 +76,7 @@ class Form(msgspec.Struct, frozen=True):
     shape: tuple[int, ...]
     size: int  # how many elements it has
     is_json: bool = True  # Python has objects for NaN and infinities
+    classes: tuple[type, ...] = ()  # what may be BYTES, from Python
 
     @property
     def kind(self) -> str:
@@ -76,6 +86,8 @@ class Form(msgspec.Struct, frozen=True):
     def is_right(self, element: Any) -> bool:
         """Whether an element is one of the datatype."""
         cls, kind = type(element), self.kind
+        if self.classes and (cls is not str or str not in self.classes):
+            return isinstance(element, self.classes)
         if cls is str:
             return element in NAMES and self.is_json if kind == "f" else kind == "O" and _is_text(element)
         if kind == "f":
@@ -175,7 +187,8 @@ def _unnest(
     """Add the elements of the `number`-th array of a dimension to `flat`, and arrays that are not as long as
     the shape says to `uneven`."""
     if axis == len(form.shape):
-        _check_element(value, path, form)
+        if not form.is_right(value):
+            raise _make_error(value, path, form)
         flat.append(value)
         return
     if type(value) is not list:
@@ -213,10 +226,8 @@ def check_elements(flat: Sequence[Any], form: Form, first: int, *, is_nested: bo
         if not form.is_right(element):
             if index >= form.size:
                 raise form.make_mismatch_error(first, is_long=True)
-            indices: Sequence[Any] = (
-                np.unravel_index(index, form.shape) if is_nested and form.shape else [index]
-            )
-            _check_element(element, "".join(f"[{int(number)}]" for number in indices), form)
+            indices: Sequence[Any] = np.unravel_index(index, form.shape) if is_nested else [index]
+            raise _make_error(element, "".join(f"[{int(number)}]" for number in indices), form)
 
 
 def _is_text(element: str) -> bool:
@@ -227,26 +238,19 @@ def _is_text(element: str) -> bool:
     return True
 
 
-def _check_element(element: Any, path: str, form: Form) -> None:
-    """Refuse an element that is not one of the datatype."""
-    if form.is_right(element):
-        return
-    kind = form.kind
+def _make_error(element: Any, path: str, form: Form) -> InvalidRequest:
+    """The error of an element that is not one of the datatype."""
     if type(element) is list:
-        raise InvalidRequest(f"data{path} is an array: expected {form}")
+        return InvalidRequest(f"data{path} is an array: expected {form}")
+    kind, is_float = form.kind, type(element) is float
+    got = f" is {_GOT[type(element)] if form.is_json else show(element)}"
+    if form.is_json and is_float and (math.isinf(element) or kind in "ui"):
+        got = ": number out of range" if math.isinf(element) else " is not a whole number"
+    classes = " or ".join(cls.__name__ for cls in form.classes)
     datatype = str(datatype_of(form.dtype))
-    expected = f"expected {(_EXPECTED if form.is_json else _EXPECTED_OF_PYTHON)[kind]} for {datatype}"
-    if not form.is_json:
-        raise InvalidRequest(f"data{path} is {show(element)}: {expected}")
-    if type(element) is float and kind == "f":
-        raise InvalidRequest(f"data{path}: number out of range: {expected}")
-    if type(element) is float and kind in "ui":
-        raise InvalidRequest(f"data{path} is not a whole number: {expected}")
-    hint = ""
-    if element is None and kind in "Oiu":
-        hint = (
-            _MISSING_STRING
-            if kind == "O"
-            else _MISSING_INTEGER.replace("Int64", datatype.replace("NT", "nt"))
-        )
-    raise InvalidRequest(f"data{path} is {_GOT[type(element)]}: {expected}{hint}")
+    hint = _MISSING[form.is_json].get(kind, "").replace("THIS_DTYPE", datatype.replace("NT", "nt"))
+    is_missing = element is None or (is_float and math.isnan(element))
+    return InvalidRequest(
+        f"data{path}{got}: expected {classes or _EXPECTED[form.is_json][kind]} for {datatype}"
+        f"{hint if is_missing else ''}"
+    )

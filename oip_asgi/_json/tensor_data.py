@@ -115,7 +115,7 @@ def from_elements(
         with suppress(Unusual):
             return from_value(flat, dtype, shape)
     checked_data.check_elements(
-        flat, checked_data.Form(dtype, shape, len(flat), is_json), 0, is_nested=len(shape) > 1
+        flat, checked_data.Form(dtype, shape, len(flat), is_json), 0, is_nested=len(shape) != 1
     )
     return _pack_elements(flat, dtype, shape)
 

@@ -217,10 +217,10 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def may_be_null(self) -> Set[str]:
-        """The names of the tensors with None as their default, for which null stands in a flat object."""
-        named = {each.name for each in self.arguments.parameters if each.default is None}
-        named &= self.arguments.named
-        return named - self.inputs.find_columns(named)
+        """The names of the tensors with None as their default, which null in a flat object and None from
+        Python leave out."""
+        names = {each.name for each in self.arguments.parameters if each.default is None}
+        return names and (names & self.arguments.named) - self.inputs.find_columns(names)
 
     def accept(self, inputs: Sequence[Tensor], content_type: str) -> dict[str, Tensor]:
         """`Inputs.accept`, for a request with a content type, which may make one value of all inputs."""

@@ -1,5 +1,5 @@
-"""One table: what kinds of values a tensor may hold, how a declaration names each, and what is read in the
-place of a missing value.
+"""One table: what kinds of values a tensor may hold, how a declaration names each, and what a missing value
+becomes.
 
 Plain values: it knows no codecs and no pandas. Which number, zone or category is no kind; that is looked at
 where elements are read.
@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from .datatypes import DTYPES, FLOATING, DType
 from .specs import TensorSpec
 
-Element: TypeAlias = Literal["number", "integer", "boolean", "text", "raw text", "bytes", "date", "JSON"]
+Element: TypeAlias = Literal["number", "integer", "boolean", "text", "bytes", "date", "JSON"]
 
 
 class Kind(NamedTuple):
@@ -25,30 +25,30 @@ class Kind(NamedTuple):
 
     element: Element
     content_type: str | None = None
+    missing: Literal["refused", "read", "null", "no date"] = "refused"
+    """What a missing value becomes. In each list it is refused, or read as any element is. In a column alone,
+    it may be null among JSON texts, or the text that is no date."""
     stand_in: Any = None
-    """What is read for a missing value of a column, so that errors count all elements; None if nothing has to
-    stand there, or may."""
-    has_class: bool = False
-    """Whether Python has a class for it: a list has objects of that, and no texts, which JSON has."""
+    """What is read for the last two, so that errors count all elements."""
 
 
-NUMBER: Final = Kind("number")  # a missing one is NaN
+NUMBER: Final = Kind("number", missing="read")  # as NaN
 INTEGER: Final = Kind("integer")
 BOOLEAN: Final = Kind("boolean")
-NULLABLE_INTEGER: Final = Kind("integer", stand_in=0)
-NULLABLE_BOOLEAN: Final = Kind("boolean", stand_in=False)
-RAW_TEXT: Final = Kind("raw text", stand_in="")
-TEXT: Final = Kind("text", "str", "")
-BYTES: Final = Kind("bytes", "base64", has_class=True)
-DATE: Final = Kind("date", "datetime", "2000-01-01", has_class=True)
-JSON: Final = Kind("JSON", "pd_json")  # a missing one is null
+NULLABLE_INTEGER: Final = Kind("integer", None, "null", 0)
+NULLABLE_BOOLEAN: Final = Kind("boolean", None, "null", False)
+RAW_TEXT: Final = Kind("text", None, "null", "")
+TEXT: Final = Kind("text", "str", "null", "")
+BYTES: Final = Kind("bytes", "base64")
+DATE: Final = Kind("date", "datetime", "no date", "2000-01-01")
+JSON: Final = Kind("JSON", "pd_json", "read")  # as null
 
 _OF_BYTES: Final[Mapping[str | None, Kind]] = {
     None: RAW_TEXT,
     **{kind.content_type: kind for kind in (TEXT, BYTES, DATE, JSON)},
 }
 
-_OTHER_CODEC: Final = Kind("raw text")
+_OTHER_CODEC: Final = Kind("text")
 """With the content type of a user's codec, or `np`, elements are as they are."""
 
 GUESSES: Final[tuple[tuple[frozenset[type], Kind, DType], ...]] = (

@@ -91,7 +91,9 @@ class PythonFormat(msgspec.Struct, eq=False):
     def decode(self, _: Buffer, handler: Handler, __: ReadRegion) -> InferenceRequest:
         parameters = to_plain_parameters("the request", self.parameters, InvalidRequest)
         columns = handler.binding.inputs.find_columns(self.inputs if isinstance(self.inputs, Mapping) else ())
-        tensors, of_codec = to_inputs(self.inputs, handler.shown_inputs, self.codecs, columns)
+        tensors, of_codec = to_inputs(
+            self.inputs, handler.shown_inputs, self.codecs, columns, handler.binding.may_be_null
+        )
         inputs = list(map(_make_own_tensor, tensors))
         outputs = [RequestOutput(output) if isinstance(output, str) else output for output in self.outputs]
         return InferenceRequest(inputs, self.id, {**of_codec, **parameters}, outputs)

@@ -6,7 +6,7 @@ import io
 import json
 import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -184,7 +184,7 @@ def refusal(values: list[Any], spec: TensorSpec) -> str:
     with pytest.raises(InferenceError) as refused:
         infer({spec.name: values}, inputs=[spec])
     assert refused.value.status == 400
-    return str(refused.value).split("; for a missing value")[0].split("; for dates")[0]
+    return str(refused.value).split("; for a missing value")[0]
 
 
 DATE = TensorSpec("x", "BYTES", [-1], "datetime", pd_dtype="datetime64[ns]")
@@ -193,7 +193,7 @@ ZONED = TensorSpec("x", "BYTES", [-1], "datetime", pd_dtype="datetime64[ns, UTC]
 
 WHOLE, FLAG = TensorSpec("x", "INT64", [-1], pd_dtype="Int64"), TensorSpec("x", "BOOL", [-1], pd_dtype="boolean")
 WRONG: list[tuple[TensorSpec, Any]] = [
-    *((DATE, wrong) for wrong in (1, 1.5, True, "today", date(2026, 1, 1), datetime(2026, 1, 1, tzinfo=UTC))),
+    *((DATE, wrong) for wrong in (1, 1.5, True, "today", b"2026-01-01", datetime(2026, 1, 1, tzinfo=UTC))),
     *((ZONED, wrong) for wrong in ("2026-01-01", datetime(2026, 1, 1))),
     *((WHOLE, wrong) for wrong in (True, 1.5, "1")),
     (TensorSpec("x", "INT8", [-1], pd_dtype="Int8"), 128),
@@ -211,7 +211,7 @@ def test_what_is_refused_without_none_is_refused_beside_it(spec: TensorSpec, wro
 
 def test_none_beside_values_of_several_kinds_in_a_column_that_is_not_declared() -> None:
     several = ["a", 1], [True, 1], [datetime(2026, 1, 1), "x"]
-    for wrong in (*several, [date(2026, 1, 1)], [["a", "b"]], [[1, 2], [3, 4]], [b"\xff"]):
+    for wrong in (*several, [["a", "b"]], [[1, 2], [3, 4]], [b"\xff"]):
         with pytest.raises(InferenceError, match="'x'"):
             infer({"x": [*wrong, None]})
 

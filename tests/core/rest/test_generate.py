@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from oip_asgi import InferenceContext, InferenceResponse, InferenceServer, OIPApp, Tensor, TensorSpec
+from oip_asgi import InferenceContext, InferenceError, InferenceResponse, InferenceServer, OIPApp, Tensor, TensorSpec
 from tests.support.asking import described
 from tests.support.ways import Request, over_asgi
 
@@ -110,7 +110,7 @@ def test_an_event_is_one_line_whatever_an_element_of_json_has() -> None:
 
 
 TWICE = (b', "a": "b, {c", "b": [1, 2], "a": 1', b', "\\u0061": 1, "a": 1', b', "parameters": {"a": 1, "a": 2}')
-SEVERAL = "input 'x' has elements of several types, or objects: expected strings, numbers, or true and false"
+SEVERAL = "input 'x': data has elements of several types, or objects: expected strings, numbers, or true and false"
 TOO_WIDE = "parameter 'a' is an integer of more than 64 bits"
 
 
@@ -127,7 +127,7 @@ TOO_WIDE = "parameter 'a' is an integer of more than 64 bits"
         *((b'{"x": 1%b}' % more, "'a' is there twice: expected each name once") for more in TWICE),
         (b'{"x": 1, "x": 2}', "'x' is there twice: expected each name once"),
         (b'{"x": 1, "id": "a", "id": "a"}', "'id' is there twice: expected each name once"),
-        (b'{"x": %s1%s}' % (b"[" * 70, b"]" * 70), "input 'x' is nested more than 64 deep"),
+        (b'{"x": %s1%s}' % (b"[" * 70, b"]" * 70), "input 'x': data is nested more than 64 deep"),
         (b'{"x": [[1], [2, 3, 4]]}', "input 'x': its lists have different lengths: expected as many elements in each"),
         (b'{"x": 1%s}' % b"".join(b',"%d":1' % place for place in range(100_000)), "the object has more than 100000 values"),
     ],
@@ -191,9 +191,12 @@ def test_null_for_an_input_that_is_none_by_default_leaves_it_out() -> None:
     for name in ("limit", "words", "more"):
         for body in ({"x": [1], name: None}, {"x": [1], "parameters": {name: None}}):
             assert answered(server, "m", body) == (200, {"model_name": "m", "output_0": "None None None 1.0"})
+        assert server.infer_sync("m", {"x": [1], name: None})["output_0"].tolist() == [b"None None None 1.0"]
     for needed in ("x", "scale"):
         status, document = answered(server, "m", {"x": [1], needed: None})
         assert (status, "is null: expected a scalar or a list" in document["error"]) == (400, True)
+        with pytest.raises(InferenceError, match="is None: expected a scalar or a list"):
+            server.infer_sync("m", {"x": [1], needed: None})
 
 
 @pytest.mark.parametrize("name", ["id", "a"])

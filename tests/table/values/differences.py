@@ -58,15 +58,6 @@ BY_DESIGN: Final[Mapping[str, Sequence[Rows]]] = {
         ),
         Rows("BYTES base64; column object of bytes", "base64", "Python; Client", "400"),
     ],
-    "A `datetime.date` is no moment: make it a datetime, or a text.": [
-        Rows(
-            "BYTES datetime; list[datetime]; column datetime64[us]; column datetime64[ns]; field datetime; field datetime | None"
-            "; nothing declared; column, nothing declared",
-            "a day",
-            "Python; Client",
-            "400",
-        ),
-    ],
     "In an object of a row the class decides, as msgspec reads it: 2.0 is no int, 0 and 1 are no bool, null and NaN are no float.": [
         Rows("field int; field int | None", "a whole float", "generate; rows; Client, rows", "400"),
         Rows("field bool; field bool | None", "edge", "generate; rows; Client, rows", "400"),
@@ -82,8 +73,11 @@ BY_DESIGN: Final[Mapping[str, Sequence[Rows]]] = {
         Rows("field float; field float | None", "the text NaN", "generate; rows; Client, rows", "400"),
     ],
     "An instance has values of Python's own types.": [
-        Rows("field bytes", "right; edge; a text of digits; a date as text; base64; the text NaN", "rows; Client, rows", "400"),
+        Rows(
+            "field bytes", "right; edge; a text of digits; a date as text; base64; the text NaN; the text NaT", "rows; Client, rows", "400"
+        ),
         Rows("field datetime; field datetime | None", "a date as text; a day", "rows; Client, rows", "400"),
+        Rows("field datetime | None", "the text NaT", "rows; Client, rows", "400"),
     ],
     "An empty list of instances names no class, so no fields are sent.": [
         Rows(FIELDS, "empty", "rows; Client, rows", "400"),
