@@ -18,8 +18,8 @@ import msgspec
 from .._io import IO, Signal
 from .._protocol.errors import TimedOut
 from .._protocol.options import SECONDS, check_options, integer
-from .._protocol.tensor_bytes import view_bytes
-from .._protocol.tensors import InferenceRequest, InferenceResponse, are_short, copy_array, make_tensor
+from .._protocol.tensor_bytes import copy_array, view_bytes
+from .._protocol.tensors import InferenceRequest, InferenceResponse, are_short, make_tensor
 from .reserved import OF_TREATMENT
 
 Key: TypeAlias = tuple[Hashable, bytes]

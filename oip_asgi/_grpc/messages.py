@@ -24,7 +24,7 @@ from .._protocol.errors import InvalidRequest, TooLarge, show
 from .._protocol.limits import LOOP_BINARY, LOOP_BYTES, may_hold_more
 from .._protocol.response_headers import ResponseHeaders
 from .._protocol.schemas import Parameters, RequestOutput
-from .._protocol.tensor_bytes import count, from_bytes
+from .._protocol.tensor_bytes import count, from_bytes, own_bytes
 from .._protocol.tensors import (
     REGION,
     InferenceRequest,
@@ -36,7 +36,6 @@ from .._protocol.tensors import (
     drop_shared_memory,
     join_repeated,
     make_tensor,
-    own_bytes,
 )
 from .wire import check_fields, encode_bytes_head, find_texts, has_more_fields, split_field
 

@@ -1,5 +1,5 @@
-"""Array <-> raw bytes, also of BYTES elements: row-major, little-endian, without padding. Knows no transport,
-tensor names or JSON.
+"""Array <-> raw bytes, also of BYTES elements: row-major, little-endian, without padding; and which arrays of
+a response are copied, as somebody may change them. Knows no transport, tensor names or JSON.
 
 Specification: Binary Tensor Data Extension; gRPC's raw contents are the same bytes.
 """
@@ -7,10 +7,11 @@ Specification: Binary Tensor Data Extension; gRPC's raw contents are the same by
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import chain
 from math import prod
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy import ndarray
@@ -18,6 +19,7 @@ from numpy import ndarray
 from .._turns import take_turns
 from .datatypes import MAX_ELEMENTS, MAX_EMPTY, MAX_RANK, Array, Buffer, DType
 from .errors import InvalidRequest
+from .tensors import InferenceRequest, Tensor, make_read_only
 from .to_array import object_array
 
 _LENGTH: Final = struct.Struct("<I")
@@ -85,6 +87,47 @@ def view_bytes(array: Array) -> Buffer:
     if array.nbytes <= SMALL:
         return array.tobytes()
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def own_bytes(array: Array, request: InferenceRequest) -> Buffer:
+    """An array of a response as bytes that stay as they are, while they are sent and the model runs again: a
+    copy, unless nobody can change its memory, as it is that of `bytes` or of a read-only input of the
+    request."""
+    is_view = array.nbytes > SMALL and not array.dtype.hasobject
+    return array.tobytes() if is_view and not _is_own(array, request) else view_bytes(array)
+
+
+def own_arrays(tensors: Iterable[Tensor], request: InferenceRequest) -> None:
+    """Copy the arrays of a response that somebody may change before it is encoded."""
+    for tensor in tensors:
+        if not _is_own(tensor.array, request):
+            tensor.array = copy_array(tensor.array)
+
+
+def copy_array(array: Array) -> Array:
+    """A read-only copy, in memory of `bytes` if it is one of numbers: so it leaves without another copy."""
+    if not array.dtype.hasobject:
+        return ndarray(array.shape, array.dtype, array.tobytes())
+    array = array.copy()
+    make_read_only(array)
+    return array
+
+
+def _is_own(array: Array, request: InferenceRequest) -> bool:
+    memory = _find_memory(array)
+    return isinstance(memory, bytes) or any(
+        memory is _find_memory(each.array) for each in request.inputs if not each.array.flags.writeable
+    )
+
+
+def _find_memory(array: Array) -> object:
+    """The owner of an array's memory: an array, or the object behind a buffer."""
+    part: Any = array
+    while isinstance(part, ndarray):
+        if part.base is None:
+            return part
+        part = part.base
+    return part.obj if isinstance(part, memoryview) else part
 
 
 def _cut_elements(data: Buffer, elements: int) -> list[bytes]:

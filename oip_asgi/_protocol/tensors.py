@@ -20,7 +20,6 @@ from .errors import InvalidRequest, show
 from .limits import LOOP_BYTES, has_64_bits
 from .response_headers import ResponseHeaders
 from .schemas import Parameters, RequestOutput
-from .tensor_bytes import SMALL, view_bytes
 from .to_array import to_wire_array
 
 T = TypeVar("T")
@@ -93,47 +92,6 @@ def make_read_only(array: Array) -> None:
     while isinstance(part, ndarray):
         part.setflags(write=False)
         part = part.base
-
-
-def own_bytes(array: Array, request: InferenceRequest) -> Buffer:
-    """An array of a response as bytes that stay as they are, while they are sent and the model runs again: a
-    copy, unless nobody can change its memory, as it is that of `bytes` or of a read-only input of the
-    request."""
-    is_view = array.nbytes > SMALL and not array.dtype.hasobject
-    return array.tobytes() if is_view and not _is_own(array, request) else view_bytes(array)
-
-
-def own_arrays(tensors: Iterable[Tensor], request: InferenceRequest) -> None:
-    """Copy the arrays of a response that somebody may change before it is encoded."""
-    for tensor in tensors:
-        if not _is_own(tensor.array, request):
-            tensor.array = copy_array(tensor.array)
-
-
-def copy_array(array: Array) -> Array:
-    """A read-only copy, in memory of `bytes` if it is one of numbers: so it leaves without another copy."""
-    if not array.dtype.hasobject:
-        return ndarray(array.shape, array.dtype, array.tobytes())
-    array = array.copy()
-    make_read_only(array)
-    return array
-
-
-def _is_own(array: Array, request: InferenceRequest) -> bool:
-    memory = _find_memory(array)
-    return isinstance(memory, bytes) or any(
-        memory is _find_memory(each.array) for each in request.inputs if not each.array.flags.writeable
-    )
-
-
-def _find_memory(array: Array) -> object:
-    """The owner of an array's memory: an array, or the object behind a buffer."""
-    part: Any = array
-    while isinstance(part, ndarray):
-        if part.base is None:
-            return part
-        part = part.base
-    return part.obj if isinstance(part, memoryview) else part
 
 
 def to_plain_parameters(

@@ -25,7 +25,7 @@ from .._protocol.datatypes import Buffer, DType, dtype_of, name_of
 from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, show
 from .._protocol.limits import LOOP_BINARY, LOOP_BYTES, LOOP_TEXT, may_hold_more
 from .._protocol.schemas import Parameters
-from .._protocol.tensor_bytes import count, from_bytes, view_bytes
+from .._protocol.tensor_bytes import count, from_bytes, own_bytes, view_bytes
 from .._protocol.tensors import (
     REGION,
     InferenceRequest,
@@ -35,7 +35,6 @@ from .._protocol.tensors import (
     check_supported,
     drop_shared_memory,
     make_tensor,
-    own_bytes,
     refuse_region,
 )
 from .._protocol.to_array import object_array

@@ -27,7 +27,8 @@ from .._protocol.errors import InferenceError
 from .._protocol.limits import LOOP_BINARY, LOOP_TEXT
 from .._protocol.log import log_fields, log_raised, name_request
 from .._protocol.response_headers import ResponseHeaders
-from .._protocol.tensors import InferenceResponse, are_short, own_arrays
+from .._protocol.tensor_bytes import own_arrays
+from .._protocol.tensors import InferenceResponse, are_short
 from .call_stack import current_calls, leave_call, reset_calls, set_calls
 from .decoding import Decoded, Head, WireFormat, decode
 from .engine import Engine
