@@ -1,5 +1,5 @@
-"""A list of values -> a tensor, by its kind: the only place where one becomes the other. What is wrong is
-said with its place.
+"""A list that generate, Python, `Client` or score gives for an input -> a tensor, by its kind. The JSON of
+infer is read by `_json.tensor_data`, an instance by `row_fields`. What is wrong is said with its place.
 
 The values are JSON's or Python's own. They differ in this alone: JSON writes dates, bytes and NaN as texts,
 and has no infinity; Python has objects for these. Knows no requests and no pandas.

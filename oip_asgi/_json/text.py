@@ -1,8 +1,8 @@
 """Scans JSON text without a decoder, for what is outside strings and how deep it nests; and says what
 decoders refuse. Knows no documents.
 
-Whether NaN and infinities are taken is decided where numbers are read: `checked_data`, and `generate` of
-`_rest`.
+Whether NaN and infinities are taken is decided where numbers are read: `checked_data` for infer, `enter` of
+`_codecs` for generate.
 """
 
 from __future__ import annotations

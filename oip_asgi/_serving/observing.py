@@ -109,25 +109,25 @@ def _copy_tensors(tensors: list[Tensor], *, copies_arrays: bool) -> list[Tensor]
 def end_request(
     model: Model,
     wire: WireFormat[Any],
-    request: Timings | None,
+    timings: Timings | None,
     span: Span | None,
     heard: Heard | None,
     ended: float,
     error: BaseException | None,
 ) -> None:
-    """Tell all that hear of a request how it ended: answered if there is no `error`. `request` is None if it
-    was refused before its body was there."""
+    """Tell all that hear of a request how it ended: answered if there is no `error`. `timings` are None if
+    it was refused before its body was there."""
     outcome: Outcome = "ok"
     if error is not None:
-        outcome = outcome_of(error, has_entered=request is not None and request.entered > 0)
-    model.statistics.record(outcome, request, ended)
+        outcome = outcome_of(error, has_entered=timings is not None and timings.entered > 0)
+    model.statistics.record(outcome, timings, ended)
     if error is not None:
-        log_failure(model, request, span, ended, error, outcome)
+        log_failure(model, timings, span, ended, error, outcome)
     if span is not None:
-        queued = None if request is None or not request.called else request.started - request.entered
-        span.end(outcome, None if request is None else request.id, queued, error)
+        queued = None if timings is None or not timings.called else timings.started - timings.entered
+        span.end(outcome, None if timings is None else timings.id, queued, error)
     if heard is not None:
-        _tell_observers(model, wire, request, heard, ended, error)
+        _tell_observers(model, wire, timings, heard, ended, error)
 
 
 def _tell_observers(
