@@ -58,8 +58,8 @@ BY_DESIGN: Final[Mapping[str, Sequence[Rows]]] = {
         ),
         Rows("BYTES base64; column object of bytes", "base64", "Python; Client", "400"),
     ],
-    "In an object of a row the class decides, as msgspec reads it: 2.0 is no int, 0 and 1 are no bool, null is no float. `generate` has no NaN "
-    "there either.": [
+    "In an object of a row the class decides, as msgspec reads it: 2.0 is no int, 0 and 1 are no bool, null is no float. `generate` has "
+    "no NaN there either.": [
         Rows("field int; field int | None", "a whole float", "generate; rows; Client, rows", "400"),
         Rows("field bool; field bool | None", "edge", "generate; rows; Client, rows", "400"),
         Rows(
