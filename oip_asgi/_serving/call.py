@@ -1,7 +1,7 @@
 """One call of a model, and what each of its stages makes: `Decoded` of the body, a `Slot`, the `Timings`, and
 the response as it leaves.
 
-Plain functions: `pipeline` decides which one runs in which thread, and when.
+`pipeline` decides which of these runs in which thread, and when.
 """
 
 from __future__ import annotations
