@@ -124,6 +124,13 @@ def make_handler(
     cannot be a model."""
     loaded = source if isinstance(source, Loaded) else Loaded(function=source)
     function, is_checked, uses = loaded.function, loaded.content_types is None, uses or Uses()
+    if isinstance(loaded.content_types, str):
+        raise TypeError(
+            f"{options}: Loaded(content_types={loaded.content_types!r}) is one text: write a list, "
+            f"[{loaded.content_types!r}]"
+        )
+    if loaded.once is not None and kind_of(loaded.once, "thread") in STREAMS:
+        raise TypeError(f"{options}: Loaded(once=) answers once, and has a generator: return the answer")
     options = _merge_options(options, loaded)
     options.check_function(function)
     has_own, options = (

@@ -113,12 +113,6 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
             self.seconds = decoded.seconds
             self.deadline = min(self.deadline, since + decoded.seconds)
 
-    def _make_arguments(self) -> _Arguments:
-        return self.decoded.binding.arguments.make(self.decoded)
-
-    def _keep_arguments(self, arguments: _Arguments) -> None:
-        self.arguments = arguments
-
     def call_function(self) -> Any:
         """Call the function, and note when. Only within `call_model`."""
         args, kwargs = self.arguments or self.decoded.binding.arguments.make(self.decoded)
@@ -220,7 +214,9 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
         try:
             self.timings.started = self.engine.clock()
             self.decode()
-            call_model(self, Call._make_arguments, Call._keep_arguments)
+            self.arguments = call_model(
+                self, lambda call: call.decoded.binding.arguments.make(call.decoded), lambda _, made: made
+            )
         finally:
             self.slot.end_part(is_last=False)
 

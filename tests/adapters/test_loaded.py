@@ -7,6 +7,7 @@ import logging
 import math
 import re
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -161,6 +162,22 @@ def test_a_function_that_reads_its_requests_itself_is_asked_for_all() -> None:
     sent.parameters = {"content_type": "img"}
     with pytest.raises(InferenceError, match="has the unknown content_type 'img': expected one of np, str, base64, datetime, pd_json, hex"):
         server.infer_sync("m", {"other": sent})
+
+
+def test_what_answers_once_is_no_generator_and_content_types_are_no_text(caplog: pytest.LogCaptureFixture) -> None:
+    def stream(x: Any) -> Iterator[Any]:
+        yield x
+
+    wrong = [
+        (Loaded(stream, once=stream), "model 'm': Loaded(once=) answers once, and has a generator: return the answer"),
+        (Loaded(lambda request: request, content_types="hex"), "model 'm': Loaded(content_types='hex') is one text: write a list, ['hex']"),
+    ]
+    for loaded, text in wrong:
+        server = InferenceServer()
+        server.register("m", load=lambda loaded=loaded: loaded)
+        with pytest.raises(InferenceError):
+            server.load_sync("m")
+        assert text in caplog.text
 
 
 def test_what_is_new_is_found_before_a_client_lists_or_loads() -> None:
