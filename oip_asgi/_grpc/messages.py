@@ -24,7 +24,7 @@ from .._protocol.errors import InvalidRequest, TooLarge, show
 from .._protocol.limits import LOOP_BINARY, LOOP_BYTES, may_hold_more
 from .._protocol.response_headers import ResponseHeaders
 from .._protocol.schemas import Parameters, RequestOutput
-from .._protocol.tensor_bytes import count, from_bytes, own_bytes
+from .._protocol.tensor_bytes import count, find_memories, from_bytes, own_bytes
 from .._protocol.tensors import (
     REGION,
     InferenceRequest,
@@ -222,6 +222,7 @@ class GRPCFormat:
         )
         # what follows the message is its last field: protobuf would copy that twice
         parts: list[Buffer] = [b""]
+        memories = find_memories(response.outputs, request)
         for tensor in response.outputs:
             array = tensor.array
             output = message.outputs.add(
@@ -229,7 +230,7 @@ class GRPCFormat:
             )
             if tensor.parameters:
                 encode_parameters(tensor.parameters, output.parameters)
-            contents = b"" if tensor.name in elsewhere else own_bytes(array, request)
+            contents = b"" if tensor.name in elsewhere else own_bytes(array, memories)
             parts += encode_bytes_head(_RAW_OUTPUT_CONTENTS, len(contents)), contents
         parts[0] = message.SerializeToString()
         return parts

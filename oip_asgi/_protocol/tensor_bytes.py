@@ -7,7 +7,7 @@ Specification: Binary Tensor Data Extension; gRPC's raw contents are the same by
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Container, Sequence, Set
 from functools import lru_cache
 from itertools import chain
 from math import prod
@@ -89,19 +89,28 @@ def view_bytes(array: Array) -> Buffer:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
-def own_bytes(array: Array, request: InferenceRequest) -> Buffer:
+def own_bytes(array: Array, memories: Container[int]) -> Buffer:
     """An array of a response as bytes that stay as they are, while they are sent and the model runs again: a
-    copy, unless nobody can change its memory, as it is that of `bytes` or of a read-only input of the
-    request."""
+    copy, if it is large and somebody may change it. `memories` are those of `find_memories`."""
     is_view = array.nbytes > SMALL and not array.dtype.hasobject
-    return array.tobytes() if is_view and not _is_own(array, request) else view_bytes(array)
+    return array.tobytes() if is_view and _may_change(array, memories) else view_bytes(array)
 
 
-def own_arrays(tensors: Iterable[Tensor], request: InferenceRequest) -> None:
+def own_arrays(tensors: Sequence[Tensor], request: InferenceRequest) -> None:
     """Copy the arrays of a response that somebody may change before it is encoded."""
+    memories = find_memories(tensors, request)
     for tensor in tensors:
-        if not _is_own(tensor.array, request):
+        if _may_change(tensor.array, memories):
             tensor.array = copy_array(tensor.array)
+
+
+def find_memories(outputs: Sequence[Tensor], request: InferenceRequest) -> Set[int]:
+    """Which memory nobody changes, as it is that of the request's read-only inputs. None is looked for if all
+    outputs are small."""
+    for output in outputs:  # a generator costs more than all of it
+        if output.array.nbytes > SMALL:
+            return {id(_find_memory(each.array)) for each in request.inputs if not each.array.flags.writeable}
+    return frozenset()
 
 
 def copy_array(array: Array) -> Array:
@@ -113,19 +122,15 @@ def copy_array(array: Array) -> Array:
     return array
 
 
-def _is_own(array: Array, request: InferenceRequest) -> bool:
+def _may_change(array: Array, memories: Container[int]) -> bool:
     memory = _find_memory(array)
-    return isinstance(memory, bytes) or any(
-        memory is _find_memory(each.array) for each in request.inputs if not each.array.flags.writeable
-    )
+    return not isinstance(memory, bytes) and id(memory) not in memories
 
 
 def _find_memory(array: Array) -> object:
     """The owner of an array's memory: an array, or the object behind a buffer."""
     part: Any = array
-    while isinstance(part, ndarray):
-        if part.base is None:
-            return part
+    while isinstance(part, ndarray) and part.base is not None:
         part = part.base
     return part.obj if isinstance(part, memoryview) else part
 

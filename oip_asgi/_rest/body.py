@@ -10,7 +10,7 @@ Specification: HTTP/REST Inference, Binary Tensor Data Extension; Triton's raw b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from math import prod
 from typing import Any, Final
@@ -25,7 +25,7 @@ from .._protocol.datatypes import Buffer, DType, dtype_of, name_of
 from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, show
 from .._protocol.limits import LOOP_BINARY, LOOP_BYTES, LOOP_TEXT, may_hold_more
 from .._protocol.schemas import Parameters
-from .._protocol.tensor_bytes import count, from_bytes, own_bytes, view_bytes
+from .._protocol.tensor_bytes import count, find_memories, from_bytes, own_bytes, view_bytes
 from .._protocol.tensors import (
     REGION,
     InferenceRequest,
@@ -284,7 +284,14 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
                 is_binary_by_name[output.name] = (
                     None if REGION in output.parameters else output.parameters.get("binary_data", every)
                 )
-    outputs, binary = _encode_tensors(response.outputs, every, is_binary_by_name, "output", _REMEDY, request)
+    outputs, binary = _encode_tensors(
+        response.outputs,
+        every,
+        is_binary_by_name,
+        "output",
+        _REMEDY,
+        find_memories(response.outputs, request) if every or is_binary_by_name else None,
+    )
     document = schemas.InferenceResponse(
         response.model_name, outputs, response.model_version, response.id, response.parameters
     )
@@ -309,10 +316,10 @@ def _encode_tensors(
     is_binary_by_name: Mapping[str, object],
     what: str,
     remedy: str,
-    answered: InferenceRequest | None = None,
+    memories: Container[int] | None = None,
 ) -> tuple[list[schemas.SentTensor], list[Buffer]]:
-    """Tensors as their documents, and their binary data, which nobody may change if they have `answered` a
-    request."""
+    """Tensors as their documents, and their binary data: of a response, bytes that stay as they are. Its
+    `memories` are those of `find_memories`."""
     written: list[schemas.SentTensor] = []
     binary: list[Buffer] = []
     for tensor in tensors:
@@ -320,7 +327,7 @@ def _encode_tensors(
         data: Any = msgspec.UNSET
         is_binary = is_binary_by_name.get(name, every)
         if is_binary:
-            content = view_bytes(array) if answered is None else own_bytes(array, answered)
+            content = view_bytes(array) if memories is None else own_bytes(array, memories)
             binary.append(content)
             parameters = {**parameters, "binary_data_size": len(content)}
         elif is_binary is not None:
