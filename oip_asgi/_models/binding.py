@@ -144,11 +144,6 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self.whole.codec if self.whole is not None and isinstance(self.whole.codec, Rows) else None
 
     @property
-    def takes_frame(self) -> bool:
-        """Whether one parameter is a data frame, whose columns are the inputs that no other parameter has."""
-        return self.whole is not None and self.whole.codec.content_type == "pd"
-
-    @property
     def read_parameters(self) -> bool:
         """Whether the callable may read any of the request's parameters."""
         return self.rest is not None or self.of_one_request is not None

@@ -131,7 +131,7 @@ def make_handler(
         )
     if loaded.once is not None and kind_of(loaded.once, "thread") in STREAMS:
         raise TypeError(f"{options}: Loaded(once=) answers once, and has a generator: return the answer")
-    options = _merge_options(options, loaded)
+    options = _merge_options(options, loaded, is_checked=is_checked)
     options.check_function(function)
     has_own, options = (
         bool(options.inputs),
@@ -340,9 +340,8 @@ def _complete_options(
     )
 
 
-def _merge_options(options: ModelOptions, loaded: Loaded) -> ModelOptions:
+def _merge_options(options: ModelOptions, loaded: Loaded, *, is_checked: bool) -> ModelOptions:
     """The options of a model, with what was known only when it was loaded."""
-    is_checked = loaded.content_types is None
     return msgspec.structs.replace(
         options,
         inputs=(options.inputs or loaded.inputs) if is_checked else (),

@@ -212,7 +212,9 @@ def _suggest_declaration(error: BaseException, call: Call[Any]) -> str:
     wrong = ": if the request was wrong, declare what the model takes, and it is answered 400"
     declared = {spec.name for spec in binding.inputs.specs if getattr(spec, "other_datatypes", None) != "all"}
     tensors = [tensor for name, tensor in call.decoded.tensors.items() if name not in declared]
-    if binding.arguments.takes_frame:  # whose columns should not be what a wrong request has
+    whole = binding.arguments.whole
+    if whole is not None and whole.codec.content_type == "pd":
+        # the columns of a frame should not be what a wrong request has
         return f"{wrong}: inputs=specs_of(X), with a frame X as the model takes it" if tensors else ""
     specs = [write_spec(t.name, t.datatype, [-1, *t.shape[1:]][: len(t.shape)]) for t in tensors[:_SUGGESTED]]
     written = escape(", ".join(specs + ["..."] * (len(tensors) > _SUGGESTED)))

@@ -115,11 +115,11 @@ def end_request(
     ended: float,
     error: BaseException | None,
 ) -> None:
-    """Tell all that hear of a request how it ended: answered if there is no `error`. `timings` are None if
-    it was refused before its body was there."""
-    outcome: Outcome = "ok"
-    if error is not None:
-        outcome = outcome_of(error, has_entered=timings is not None and timings.entered > 0)
+    """Record the end of a request: in its model's numbers, the log, its span, and for observers. It was
+    answered if there is no `error`. `timings` are None if it was refused before its body was there."""
+    outcome: Outcome = (
+        "ok" if error is None else outcome_of(error, has_entered=timings is not None and timings.entered > 0)
+    )
     model.statistics.record(outcome, timings, ended)
     if error is not None:
         log_failure(model, timings, span, ended, error, outcome)
