@@ -36,7 +36,6 @@ def make_server(classifier: Pipeline) -> InferenceServer:
     server.register(
         "digits",
         classifier.predict,
-        platform="sklearn_pipeline",
         inputs=[TensorSpec("image", "FP32", [-1, 64])],
         outputs=[TensorSpec("digit", "INT64", [-1])],
     )

@@ -20,7 +20,7 @@ classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).
 server = InferenceServer(name="wines")
 
 
-@server.model("score", platform="sklearn_pipeline")
+@server.model("score")
 def score(df: pd.DataFrame) -> pd.DataFrame:
     """The cultivar of each row, and how probable it is; columns may come in any order."""
     missing = wines.data.columns.difference(df.columns)

@@ -90,7 +90,7 @@ async def changes(directory: Path) -> AsyncIterator[None]:
 
 def make_app(directory: Path) -> Starlette:
     """An application that serves a directory."""
-    server = InferenceServer(name="houses", ready_when_empty=True)
+    server = InferenceServer(name="houses")
     versions = Versions(server, directory)
 
     @asynccontextmanager

@@ -483,7 +483,6 @@ def _describe_estimator(estimator: Any) -> dict[str, Any]:
     # a method of the estimator's own: what it declares is known as of its other methods
     return {
         "function": MethodType(predict, estimator),
-        "platform": type(estimator).__module__.partition(".")[0],
         "outputs": outputs,
     }
 
@@ -502,7 +501,7 @@ def _describe_session(session: Any) -> dict[str, Any]:
                 )
         return dict(zip(names, session.run(names, inputs), strict=True))
 
-    return {"function": predict, "platform": "onnxruntime_onnx", "inputs": inputs, "outputs": outputs}
+    return {"function": predict, "inputs": inputs, "outputs": outputs}
 
 
 _BY_SUFFIX: Final[Mapping[str, Callable[[str], Any]]] = {

@@ -14,8 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from ._hosts.extras import make_import_error
-from ._hosts.given import check_server
+from ._hosts.given import check_server, make_import_error
 from ._hosts.middleware import name_one
 
 try:

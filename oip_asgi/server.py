@@ -34,11 +34,10 @@ from ._protocol.schemas import RequestOutput
 from ._protocol.tensors import InferenceResponse
 from ._runtime.async_io import AsyncIO
 from ._runtime.blocking_io import BlockingIO
-from ._runtime.faults import call_here
 from ._runtime.observers import ObserverThread
 from ._runtime.pieces import iterate_stream_async, iterate_stream_blocking
 from ._runtime.runtime import Runtime
-from ._runtime.waiting import check_may_block, is_on_loop, wait_for, wait_until_set
+from ._runtime.waiting import call_here, check_may_block, is_on_loop, wait_for, wait_until_set
 from ._serving.engine import Engine
 from ._serving.observing import ObserverOptions
 from ._serving.python_calls import PythonFormat, infer_values, warm_up
@@ -72,10 +71,10 @@ class InferenceServer:
             None for no limit.
         max_json_bytes (int | None, default 33554432): The most JSON of a request, in bytes, decompressed;
             None for no limit. Binary tensor data after it does not count.
-        ready_when_empty (bool, default False): Whether the server counts as ready while no model is
-            registered.
-        debug (bool, default False): Whether clients see what a model raised. Not for production: the texts of
-            exceptions may hold secrets.
+        debug (bool, default False): Whether clients see what a model raised, and where the time of an answer
+            went. Not for production: the texts of exceptions may hold secrets. The times are in the header
+            `Server-Timing`, which browsers show, in milliseconds: queue, decode, run and encode. Over gRPC it
+            is initial metadata.
         codecs (Sequence[type[InputCodec] | InputCodec | type[RequestCodec] | RequestCodec], default ()): Your
             own codecs, beside those of `oip_asgi.codecs`: subclasses of `InputCodec` or `RequestCodec`. A
             codec with the content type of one of ours replaces it.
@@ -94,17 +93,8 @@ class InferenceServer:
             are left out of lists, of OpenAPI and of the page. It is not called for calls from Python.
         trusted_origins (Sequence[str], default ()): Origins of pages that may load and unload models, and
             change shared memory, in a browser. Without it, only the server's own pages may.
-        worker_threads (int, default 40): How many calls may be in worker threads at once, of all `def` models
-            together.
         shutdown_timeout (float, default 10.0): How many seconds running calls have to finish when the server
             stops. Keep it below the time that the host itself is given.
-        stream_keep_alive (float | None, default 15.0): After how many seconds without an item a stream over
-            ASGI sends a comment, each time, so that no proxy ends it; None for never. The head leaves with
-            the first of them, so a later error is an event. Nothing is sent over gRPC, under WSGI, in Flask
-            and in Django's views.
-        server_timing (bool, default False): Whether each answer says where its time went, in milliseconds, in
-            the header `Server-Timing`, which browsers show. It has queue, decode, run and encode; over gRPC
-            it is initial metadata. Everybody who gets an answer sees how long the model takes.
         shared_memory (SharedMemory | None, default None): Lets clients on this machine put tensors into
             system shared memory. Everybody who reaches the server may then read and overwrite what it allows.
 
@@ -132,7 +122,7 @@ class InferenceServer:
             call_here=call_here,
             is_on_loop=is_on_loop,
         )
-        self._inside = Inside(engine, Runtime(checked.worker_threads))
+        self._inside = Inside(engine, Runtime())
         self._lock = threading.Lock()
         self._starts = 0
         self._ending: Signal | None = None
@@ -160,7 +150,6 @@ class InferenceServer:
                 these. Left out: what `load` returns is the callable, so that loading again replaces it and
                 unloading frees it.
             version (str | None, default None): The version, for models that have several.
-            platform (str, default 'python'): The framework that the model is made with, for the metadata.
             inputs (Sequence[TensorSpec], default ()): The inputs that the model takes. Every request is
                 checked against them, and the metadata shows them, and the function's scalars.
             outputs (Sequence[TensorSpec], default ()): The outputs that it returns. A result is cast to them
@@ -171,8 +160,6 @@ class InferenceServer:
             run (Literal['thread', 'inline'], default 'thread'): Where a `def` runs under ASGI and grpc.aio:
                 in a worker thread, or, "inline", on the event loop. That suits functions that take
                 microseconds.
-            writable (bool, default False): Whether inputs arrive as copies that the function may change. If
-                not, they are read-only.
             out_of_range (Literal['refuse', 'flag'], default 'refuse'): Whether a request with a value outside
                 of an input's range is refused, or, with "flag", answered and marked. The mark is the response
                 parameter `oip_out_of_range`, which names the inputs.
@@ -247,6 +234,7 @@ class InferenceServer:
         engine, runtime = self._inside
         check_names(options, ModelOptions, f"model {name!r}: ")
         model = Model(ModelOptions(name=name, function=function, **options), engine.codecs)
+        runtime.make_room(model.options.max_concurrency or 1)
         if model.options.warm_up:
             model.loader.prove = partial(warm_up, engine, model, make_example_tensors)
         seconds = model.options.idle_unload
@@ -675,7 +663,7 @@ class InferenceServer:
         page Operations shows.
 
         Example:
-            >>> server = InferenceServer(ready_when_empty=True)
+            >>> server = InferenceServer()
             >>> server.drain()  # /v2/health/ready is 503, /v2/health/live 200
             >>> server.undrain()
         """

@@ -121,24 +121,24 @@ def test_what_waits_is_awaited_and_never_handed_through_generators() -> None:
 
 
 BUDGETS: Final = {
-    "_protocol": 1244,
+    "_protocol": 1240,
     "_json": 605,
-    "_codecs": 2100,
+    "_codecs": 2093,
     "_rest": 409,
-    "_models": 2552,
-    "_serving": 1973,
-    "_runtime": 1192,
-    "_extensions": 782,
+    "_models": 2537,
+    "_serving": 1958,
+    "_runtime": 1188,
+    "_extensions": 777,
     "_docs": 391,
-    "_http": 629,
+    "_http": 628,
     "_grpc": 1110,
-    "_hosts": 301,
-    "client": 2098,
+    "_hosts": 300,
+    "client": 2096,
     "mlserver": 769,
     "_command.py": 220,
     "prometheus.py": 160,
     "opentelemetry.py": 46,
-    "faces": 1340,
+    "faces": 1337,
 }
 """Statements of each room, without docstrings. A number only falls: a feature that wants more takes it from another row, in one commit.
 

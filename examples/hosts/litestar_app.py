@@ -69,7 +69,6 @@ def fit() -> None:
 
 @server.model(
     "iris",
-    platform="sklearn_pipeline",
     inputs=[TensorSpec("x", "FP64", [-1, 4])],
     outputs=[TensorSpec("species", "BYTES", [-1])],
     load=fit,

@@ -32,7 +32,7 @@ def make_app(name: str, directory: Path) -> Starlette:
         predict: Callable[..., Any] = joblib.load(directory / "model.joblib").predict
         return predict
 
-    server.register(name, load=load, platform="sklearn_joblib", inputs=[TensorSpec("x", "FP64", [-1, -1])], max_concurrency=1, max_queue=20)
+    server.register(name, load=load, inputs=[TensorSpec("x", "FP64", [-1, -1])], max_concurrency=1, max_queue=20)
     registry = CollectorRegistry()
     instrument(server, registry)
 

@@ -46,7 +46,7 @@ def load_rent() -> Callable[[pd.DataFrame], Any]:
 def make_app() -> OIPApp:
     server = InferenceServer("flats")
     # max_concurrency: one call uses all cores
-    server.register("rent", load=load_rent, platform="lightgbm", inputs=INPUTS, outputs=OUTPUTS, max_concurrency=1)
+    server.register("rent", load=load_rent, inputs=INPUTS, outputs=OUTPUTS, max_concurrency=1)
     return OIPApp(server, path="/v2")
 
 

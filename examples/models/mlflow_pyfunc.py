@@ -37,7 +37,7 @@ def load_bikes() -> Callable[[pd.DataFrame], Any]:
 def make_app() -> OIPApp:
     inputs, outputs = specs_of(mlflow.models.get_model_info(MODEL).signature)  # reads the file MLmodel, and not the model
     server = InferenceServer("bikes")
-    server.register("bikes", load=load_bikes, platform="mlflow_pyfunc", inputs=inputs, outputs=outputs)
+    server.register("bikes", load=load_bikes, inputs=inputs, outputs=outputs)
     return OIPApp(server, path="/v2")
 
 

@@ -33,7 +33,7 @@ def make_app() -> Any:
 
     inputs, outputs = specs_of(model.metadata.signature)
     server = InferenceServer("iris")
-    server.register("iris", predict, platform="mlflow_pyfunc", inputs=inputs, outputs=outputs)
+    server.register("iris", predict, inputs=inputs, outputs=outputs)
     OIPApp(server).install(app, "/v2")
     return app
 

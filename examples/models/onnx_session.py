@@ -56,7 +56,7 @@ def make_app() -> OIPApp:
     # opened to read what the model takes, and let go: `load=` opens it for good
     inputs, outputs = specs_of(onnxruntime.InferenceSession(FILE, providers=PROVIDERS))
     server = InferenceServer("shop")
-    server.register("ice", load=load_ice, platform="onnxruntime_onnx", inputs=inputs, outputs=outputs)
+    server.register("ice", load=load_ice, inputs=inputs, outputs=outputs)
     return OIPApp(server, path="/v2")
 
 

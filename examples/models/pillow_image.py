@@ -63,7 +63,7 @@ def pixels(file: bytes) -> Any:
 
 def make_app() -> OIPApp:
     server = InferenceServer("drawn")
-    server.register("drawn", load=load_drawn, platform="sklearn", inputs=INPUTS, outputs=OUTPUTS)
+    server.register("drawn", load=load_drawn, inputs=INPUTS, outputs=OUTPUTS)
     return OIPApp(server, path="/v2")
 
 

@@ -42,7 +42,7 @@ def load_churn() -> Callable[[pd.DataFrame], pd.DataFrame]:
 
 def make_app() -> OIPApp:
     server = InferenceServer("churn")
-    server.register("churn", load=load_churn, platform="sklearn_pipeline", inputs=INPUTS, outputs=OUTPUTS)
+    server.register("churn", load=load_churn, inputs=INPUTS, outputs=OUTPUTS)
     return OIPApp(server, path="/v2")
 
 

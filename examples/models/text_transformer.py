@@ -40,7 +40,7 @@ def load_reviews() -> Callable[[list[str]], tuple[list[str], list[float]]]:
 def make_app() -> OIPApp:
     server = InferenceServer("reviews")
     # max_concurrency: a fast tokenizer may be used by one thread at a time ("Already borrowed" else)
-    server.register("reviews", load=load_reviews, platform="transformers", inputs=INPUTS, outputs=OUTPUTS, max_concurrency=1)
+    server.register("reviews", load=load_reviews, inputs=INPUTS, outputs=OUTPUTS, max_concurrency=1)
     return OIPApp(server, path="/v2")
 
 

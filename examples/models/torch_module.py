@@ -47,9 +47,9 @@ def load_digits() -> Callable[..., Any]:
     network.load_state_dict(torch.load(FILE, map_location=DEVICE, weights_only=True))
     network.to(DEVICE).eval()
 
-    def predict(image: Any) -> tuple[Any, Any]:
+    def predict(image: torch.Tensor) -> tuple[Any, Any]:
         with torch.inference_mode():  # it holds for one thread, and each call may run in another
-            logits = network(torch.from_numpy(image).to(DEVICE)[:, None])
+            logits = network(image.to(DEVICE)[:, None])
             probability, digit = logits.softmax(dim=1).max(dim=1)
         return digit.cpu(), probability.cpu()  # tensors of the CPU become arrays, in the order of OUTPUTS
 
@@ -58,8 +58,8 @@ def load_digits() -> Callable[..., Any]:
 
 def make_app() -> OIPApp:
     server = InferenceServer("digits")
-    # writable: torch warns of arrays that cannot be written to. max_concurrency: one call uses all cores, or the whole GPU
-    server.register("digits", load=load_digits, platform="pytorch", inputs=INPUTS, outputs=OUTPUTS, writable=True, max_concurrency=1)
+    # max_concurrency: one call uses all cores, or the whole GPU
+    server.register("digits", load=load_digits, inputs=INPUTS, outputs=OUTPUTS, max_concurrency=1)
     return OIPApp(server, path="/v2")
 
 
@@ -104,7 +104,7 @@ def ask(url: str) -> bool:
     print(
         f"{(said == digits).mean():.1%} of {len(digits)} are right, and where it is sure, {(said == digits)[probability > 0.99].mean():.1%}"
     )
-    own_digits, own_probability = load_digits()(pixels)
+    own_digits, own_probability = load_digits()(torch.from_numpy(pixels))
     is_own = bool((own_digits.numpy() == said).all()) and bool((abs(own_probability.numpy() - probability) < 1e-5).all())
     return is_own and bool((said == digits).mean() > 0.95)
 

@@ -1,5 +1,5 @@
-"""The dtype of a column of a data frame: a parameter of its tensor, if the values do not show it. Knows no
-pandas but its version.
+"""The dtype of a column of a data frame, and its categories: parameters of its tensor, if the values do not
+show them. Knows no pandas but its version.
 
 Specification: Content Types, Pandas DataFrame; NaN values.
 """
@@ -13,9 +13,12 @@ from datetime import tzinfo
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import msgspec
 import numpy as np
 
-from .._protocol.datatypes import Array
+from .._json.tensor_data import from_json, to_value
+from .._protocol.datatypes import Array, dtype_of
+from .._protocol.errors import InvalidRequest, show
 from .._protocol.schemas import Parameters
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import Tensor
@@ -24,6 +27,7 @@ from .plain import Base64Codec, PandasJSONCodec, StringCodec
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 DTYPE: Final = "pd_dtype"
 """Parameter with the dtype of a column, if its values do not show it. MLServer's clients neither write nor
@@ -170,3 +174,57 @@ def make_string_parameters(dtype: str) -> Parameters:
     return (
         parameters if dtype == find_default_dtype(StringCodec.content_type) else {**parameters, DTYPE: dtype}
     )
+
+
+CATEGORIES: Final = "pd_categories"
+"""Parameter with the categories of a column whose `pd_dtype` is `category`: the text of a JSON object, which
+describes them as a tensor: `datatype`, `data` and, if there are any, its parameters `content_type` and
+`pd_dtype`, here called `dtype`. `ordered` says whether their order has a meaning. The column itself is sent
+as its values: others can read it."""
+
+_MOST_BYTES: Final = 2**16
+"""The longest text of categories. A column of a few rows should not carry the thousands of categories of the
+table it was taken from."""
+
+MOST_CATEGORIES: Final = _MOST_BYTES // 2
+"""No text holds more categories: each takes one byte at least, and a comma."""
+
+
+class _Categories(msgspec.Struct, omit_defaults=True):
+    datatype: str
+    data: msgspec.Raw
+    content_type: str | None = None
+    dtype: str | None = None
+    ordered: bool = False
+
+
+def read_categories(text: object, name: str) -> tuple[Tensor, bool]:
+    """The categories that the parameter of a column describes, and whether they are ordered. Their values are
+    not checked."""
+    try:
+        if not isinstance(text, str):
+            raise ValueError("expected the text of a JSON object")
+        described = msgspec.json.decode(text, type=_Categories)
+        if described.dtype == CATEGORY:
+            raise ValueError("categories cannot have the dtype category")
+        number = len(msgspec.json.decode(described.data, type=list[Any]))
+        array = from_json(described.data, dtype_of(described.datatype), (number,))
+    except (ValueError, msgspec.MsgspecError, RecursionError, InvalidRequest) as error:
+        raise InvalidRequest(
+            f"column {show(name)} has the {CATEGORIES} {show(text)}, which is not valid: {error}"
+        ) from None
+    parameters = {"content_type": described.content_type, DTYPE: described.dtype}
+    return Tensor(
+        name, array, {key: value for key, value in parameters.items() if value is not None}
+    ), described.ordered
+
+
+def describe_categories(tensor: Tensor, *, ordered: bool) -> str | None:
+    """The text that describes categories; None if it is too long."""
+    hints: dict[str, Any] = {
+        "content_type": tensor.parameters.get("content_type"),
+        "dtype": tensor.parameters.get(DTYPE),
+    }
+    data = msgspec.Raw(msgspec.json.encode(to_value(tensor.array)))
+    text = msgspec.json.encode(_Categories(tensor.datatype, data, **hints, ordered=ordered))
+    return text.decode() if len(text) <= _MOST_BYTES else None

@@ -19,8 +19,8 @@ from .._protocol.specs import TensorSpec
 from .._protocol.tensors import Tensor, make_tensor
 from .._protocol.to_array import object_array
 from .base import bytes_of
-from .column_categories import CATEGORIES, read_categories
 from .column_dtypes import (
+    CATEGORIES,
     CATEGORY,
     DATETIME,
     DTYPE,
@@ -37,6 +37,7 @@ from .column_dtypes import (
     is_dtype,
     is_known_zone,
     is_pandas_3,
+    read_categories,
     to_points,
 )
 from .dates import CALENDAR, NANOSECONDS, are_between, read_points

@@ -14,13 +14,15 @@ import numpy as np
 
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import Tensor, make_tensor
-from .column_categories import CATEGORIES, MOST_CATEGORIES, describe_categories
 from .column_dtypes import (
+    CATEGORIES,
     CATEGORY,
     DTYPE,
     MASKED,
     MISSABLE,
+    MOST_CATEGORIES,
     OBJECTS_WITH_NAN,
+    describe_categories,
     find_default_dtype,
     find_zone,
     is_known_zone,

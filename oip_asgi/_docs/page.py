@@ -75,7 +75,6 @@ SHOWN: Final = (
     "max_batch_size",
     "max_batch_delay",
     "cache",
-    "writable",
     "out_of_range",
     "idle_unload",
 )

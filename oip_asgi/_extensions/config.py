@@ -76,7 +76,7 @@ def describe_config(model: Model) -> ModelConfig:
     ]
     return ModelConfig(
         name=model.name,
-        platform=options.platform,
+        platform=model.platform,
         backend="python",
         version_policy={"all": {}},
         max_batch_size=options.max_batch_size or 0,

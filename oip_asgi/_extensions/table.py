@@ -1,19 +1,22 @@
-"""What an extension gives to the rest: routes of REST, methods of gRPC, and functions that change responses.
+"""What an extension gives to the rest: routes of REST, methods of gRPC, and functions that change responses;
+and which extensions of Triton are refused, and why.
 
 Knows no extension, no transport and no protobuf.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from .._io import IO
 from .._protocol.access import Action
 from .._protocol.datatypes import Buffer
-from .._protocol.errors import InvalidRequest
+from .._protocol.errors import InferenceError, InvalidRequest
 from .._protocol.limits import MAX_QUESTION
 from .._protocol.tensors import InferenceResponse
 
@@ -76,3 +79,31 @@ def decode_question(
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InvalidRequest(f"{wrong}: {error}") from None
+
+
+_NO_TRACE_SETTINGS: Final = (
+    "trace settings are not supported: trace requests with OpenTelemetry in the application"
+)
+_NO_LOG_SETTINGS: Final = "log settings are not supported: set up Python's logging in the application"
+_NO_CUDA: Final = (
+    "CUDA shared memory is not supported: send the tensors in the request, or use system shared memory"
+)
+
+
+def _refuse(why: str, *_: Any) -> None:
+    raise InferenceError(why, status=501)
+
+
+REFUSED_PATHS: Final = (
+    (re.compile("(/models/.+)?/trace/setting"), _NO_TRACE_SETTINGS),
+    (re.compile("/logging"), _NO_LOG_SETTINGS),
+    (re.compile("/cudasharedmemory/.+"), _NO_CUDA),
+)
+"""Paths that are not found, and why. `shared_memory` answers requests to unregister CUDA's shared memory."""
+
+REFUSED_METHODS: Final[GrpcMethods] = {
+    "TraceSetting": GrpcMethod(partial(_refuse, _NO_TRACE_SETTINGS)),
+    "LogSettings": GrpcMethod(partial(_refuse, _NO_LOG_SETTINGS)),
+    "CudaSharedMemoryStatus": GrpcMethod(partial(_refuse, _NO_CUDA), "shared_memory"),
+    "CudaSharedMemoryRegister": GrpcMethod(partial(_refuse, _NO_CUDA), "shared_memory"),
+}

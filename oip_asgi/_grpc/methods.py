@@ -2,7 +2,7 @@
 table of methods is here.
 
 Knows no gRPC library and no protobuf. Extensions add their own methods. The code of each error's status is in
-`_protocol.grpc_codes`.
+`_protocol.errors`.
 
 Specification: gRPC, API Definitions, Error.
 """
@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import msgspec
 
-from .._extensions import config, model_statistics, repository, shared_memory, unsupported
-from .._extensions.table import GrpcMethod, GrpcMethods
+from .._extensions import config, model_statistics, repository, shared_memory
+from .._extensions.table import REFUSED_METHODS, GrpcMethod, GrpcMethods
 from .._io import IO
 from .._protocol.access import Action
 from .._protocol.datatypes import Buffer
@@ -154,8 +154,7 @@ _OF_SERVICE: Final[GrpcMethods] = {
     **config.GRPC,
     **repository.GRPC,
     **shared_memory.GRPC,
-    **unsupported.GRPC,
-    **unsupported.WITHOUT_MESSAGES,
+    **REFUSED_METHODS,
 }
 
 _ANSWERS: Final[GrpcMethods] = {**_OF_SERVICE, "Check": GrpcMethod(_answer_health)}

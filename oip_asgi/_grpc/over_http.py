@@ -5,7 +5,7 @@ First the headers and trailers: `content-type`, `grpc-timeout`, `grpc-encoding`,
 Then the frames of the body, which are five bytes, and a message of the length that they say; a body may hold
 any number of messages, split over its chunks in any way.
 
-`Body` of `_protocol.request_body` refuses a message that is too long, and `_protocol.grpc_codes` says which
+`Body` of `_protocol.request_body` refuses a message that is too long, and `_protocol.errors` says which
 code an error has, such as INVALID_ARGUMENT for the HTTP status 422. Knows no ASGI and no protobuf.
 
 Specification: gRPC over HTTP2, and there Length-Prefixed-Message; gRPC-Web, for the body as text and the

@@ -1,5 +1,5 @@
 """What users give to adapters: which object is of which framework, and what to write instead of a swapped or
-wrong one.
+wrong one, or to install for a missing one.
 
 Knows frameworks by the names of their classes, and imports none.
 """
@@ -91,3 +91,11 @@ def _is_asgi(app: object) -> bool:
     return inspect.iscoroutinefunction(app) or (
         callable(app) and not isinstance(app, type) and inspect.iscoroutinefunction(app.__call__)
     )
+
+
+def make_import_error(
+    error: ImportError, package: str, install: str, *, beside: str = "", also: str = ""
+) -> ImportError:
+    if error.name is None or error.name.partition(".")[0] not in (package.partition(".")[0], beside):
+        raise error  # the package is there, but something that it needs is not
+    return ImportError(f"{package} is not installed: pip install {install}{also}", name=error.name)

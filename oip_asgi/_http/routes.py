@@ -20,8 +20,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from .._extensions import unsupported
-from .._extensions.table import RestRoute
+from .._extensions.table import REFUSED_PATHS, RestRoute
 from .._io import IO
 from .._models.model import Model
 from .._protocol.access import Action
@@ -159,7 +158,7 @@ def make_path_error(path: str, mount: str) -> NotFound:
     """The error for a path that nothing answers."""
     mount = mount.rstrip("/")
     quoted = show(unquote(path.removesuffix("/")))
-    for pattern, why in unsupported.PATHS:
+    for pattern, why in REFUSED_PATHS:
         if pattern.fullmatch(unquote(path.removesuffix("/"))):
             return NotFound(why)
     return NotFound(

@@ -42,12 +42,12 @@ from .binding import (
 from .callables import STREAMS, find_description, kind_of
 from .estimators import has_docstring_of_library
 from .inputs import Becomes, Input, make_inputs
-from .parameter_types import find_instead
 from .signature import (
     OF_ONE_REQUEST,
     Declared,
     ParsedParameter,
     Signature,
+    find_instead,
     find_names_by_position,
     list_parameter_names,
     parse_signature,

@@ -91,9 +91,15 @@ def _declare_classes(model: Any) -> Sequence[TensorSpec]:
     return ()
 
 
+def name_platform(function: Callable[..., Any]) -> str:
+    """What metadata calls the framework: the library, of a method of one of its models."""
+    library = find_library(find_owner(function))
+    return library if library in PROBABILITIES else "python"
+
+
 def is_of_library(function: Callable[..., Any]) -> bool:
     """Whether it is a method of a model of one of these libraries."""
-    return find_library(find_owner(function)) in PROBABILITIES
+    return name_platform(function) != "python"
 
 
 def takes_columns(function: Callable[..., Any], inputs: Sequence[TensorSpec]) -> bool:

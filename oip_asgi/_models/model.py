@@ -1,30 +1,58 @@
-"""A registered model: its options, what it declares, its slots, its lifecycle and its numbers. Knows no
-requests and no transport."""
+"""A registered model: its options, what it declares, its slots, its lifecycle, its numbers and its observers.
+Knows no requests and no transport."""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
 
 from .._codecs.content_types import Codecs
 from .._extensions.cache import Cache
+from .._io import Signal
 from .._protocol.log import logger
+from .._protocol.observation import Observation
 from .batch_queue import Batches
 from .binding import Arguments, Binding
 from .callables import kind_of
+from .estimators import name_platform
 from .handler import Handler, make_handler
 from .inputs import Input, make_inputs
 from .lifecycle import Lifecycle
 from .limiter import Limiter
 from .loader import Loader
 from .model_options import CONCURRENCY, NO_TIMEOUT, ModelOptions
-from .observer import Observer
 from .statistics import Statistics
 
 _LONG_DELAY: Final = 1.0
 """Seconds. A longer delay, only to fill a batch, was probably meant in milliseconds."""
+
+
+class Observer(Protocol):
+    """Hands what is put into its queue to one function of a user."""
+
+    def hears(self, model: str, /) -> bool:
+        """Whether it observes the models of a name."""
+
+    def wants_one(self) -> bool:
+        """Whether it wants the observation of a request: asked once for each, before anything of the request
+        is copied."""
+
+    def put(self, observation: Observation, /) -> None:
+        """Put an observation into the queue, if there is room."""
+
+    def make_idle_signal(self) -> Signal:
+        """A signal that is set once all that is in the queue was handed over."""
+
+    def drop(self) -> None:
+        """Drop what is in the queue, and log how much that was."""
+
+    def count_drops(self) -> Mapping[tuple[str, str | None], int]:
+        """How many observations were dropped, by the name and the version of the model."""
+
+    def stop(self) -> None:
+        """End its thread."""
 
 
 class Model:
@@ -34,7 +62,7 @@ class Model:
         self.version = options.version
         self.inputs = tuple(options.inputs)
         self.outputs = tuple(options.outputs)
-        self.streams = False
+        self.streams, self.platform = False, "python"
         declared = [Input(spec.name, spec, content_type=spec.content_type) for spec in self.inputs]
         self.binding = Binding(
             inputs=make_inputs(declared, None if declared else "value"), arguments=Arguments(), codecs=codecs
@@ -90,7 +118,7 @@ class Model:
         """Take over the description of the handler that answers requests from now on."""
         if self.cache is not None:
             self.cache.clear()
-        self.streams = handler.streams
+        self.streams, self.platform = handler.streams, name_platform(handler.function)
         self.inputs, self.outputs = map(tuple, handler.shown)
         # last: who sees a new one, as OpenAPI's documents do, finds the rest of its description too
         self.binding = handler.binding

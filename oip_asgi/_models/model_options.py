@@ -46,12 +46,10 @@ class ModelKeywords(TypedDict, total=False):
     `ModelOptions` has them."""
 
     version: str | None
-    platform: str
     inputs: Sequence[TensorSpec]
     outputs: Sequence[TensorSpec]
     content_type: str | None
     run: Literal["thread", "inline"]
-    writable: bool
     out_of_range: Literal["refuse", "flag"]
     load: Callable[..., Any] | None
     unload: Callable[..., Any] | None
@@ -99,12 +97,10 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     name: str
     function: Callable[..., Any] | None
     version: Annotated[str | None, text('version="1"')] = None
-    platform: Annotated[str, text('platform="sklearn"')] = "python"
     inputs: Annotated[Sequence[TensorSpec], _SPECS] = ()
     outputs: Annotated[Sequence[TensorSpec], _SPECS] = ()
     content_type: str | None = None
     run: Annotated[Literal["thread", "inline"], one_of("thread", "inline")] = "thread"
-    writable: bool = False
     out_of_range: Annotated[Literal["refuse", "flag"], one_of("refuse", "flag")] = "refuse"
     load: Annotated[Callable[..., Any] | None, CALLABLE] = None
     unload: Annotated[Callable[..., Any] | None, CALLABLE] = None
@@ -132,9 +128,8 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             )
         msgspec.structs.force_setattr(self, "name", to_plain_name(self.name, self))
         check_options(self, f"{self}: ")
-        for field in ("version", "platform"):
-            if getattr(self, field) is not None:
-                msgspec.structs.force_setattr(self, field, to_plain(getattr(self, field)))
+        if self.version is not None:
+            msgspec.structs.force_setattr(self, "version", to_plain(self.version))
         if self.function is None and self.load is None:
             raise TypeError(
                 f"{self}: nothing to call: register a function, or load=, a function that returns one"

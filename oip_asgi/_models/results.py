@@ -18,8 +18,7 @@ import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
 from .._codecs.base import AnyInputCodec
-from .._codecs.column_categories import CATEGORIES
-from .._codecs.column_dtypes import COLUMN_CODECS, DTYPE, holds_missing, is_of
+from .._codecs.column_dtypes import CATEGORIES, COLUMN_CODECS, DTYPE, holds_missing, is_of
 from .._codecs.column_writing import column_to_tensor
 from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec, is_series

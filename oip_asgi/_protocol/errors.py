@@ -1,6 +1,9 @@
-"""The errors, and the HTTP status of each, unless another one is given where it is raised.
+"""The errors, and the HTTP status of each, unless another one is given where it is raised; and the gRPC code
+of each status.
 
-Knows no transport: who renders an error decides its bytes.
+Knows no transport and no gRPC library: who renders an error decides its bytes.
+
+Specification: gRPC, Error.
 """
 
 from __future__ import annotations
@@ -12,7 +15,28 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from .grpc_codes import find_code
+_CODES: Final[Mapping[int, str]] = {
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    413: "RESOURCE_EXHAUSTED",
+    429: "RESOURCE_EXHAUSTED",
+    501: "UNIMPLEMENTED",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+"""Any other status is INVALID_ARGUMENT below 500, where the request is at fault, and INTERNAL above."""
+
+
+def find_code(status: int) -> str:
+    return _CODES.get(status, "INVALID_ARGUMENT" if status < 500 else "INTERNAL")
+
+
+def find_status(code: str) -> int:
+    """The inverse of `find_code`, for a code of any server."""
+    status = next((status for status, name in _CODES.items() if name == code), None)
+    return status or (400 if code in ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE") else 500)
+
 
 E = TypeVar("E", bound=Exception)
 

@@ -21,9 +21,8 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from .._io import ClientGone, DeadlinePassed, Fed, Late, Part, QuitWithin, Signal, Work
-from .faults import is_for_the_host
 from .threads import watch_fork
-from .waiting import begin_waiting, is_on_loop, wait_until_gone, wait_until_set
+from .waiting import begin_waiting, is_for_the_host, is_on_loop, wait_until_gone, wait_until_set
 
 T = TypeVar("T")
 

@@ -22,10 +22,9 @@ import msgspec
 from .._io import ClientGone, Fed, Late, Part, Signal, Work, finish
 from .async_io import AsyncIO, attend_watched
 from .background import Loan, LoopTask, result_of
-from .faults import call_here
 from .runtime import Runtime
 from .threads import waiting, watch_fork
-from .waiting import wait_for, wait_until_set
+from .waiting import call_here, wait_for, wait_until_set
 
 T = TypeVar("T")
 M = TypeVar("M")

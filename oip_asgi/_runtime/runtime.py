@@ -26,9 +26,11 @@ import msgspec
 from .._io import ClientGone, DeadlinePassed, Late, Signal, Work
 from .async_io import Patrol
 from .background import BackgroundLoop
-from .faults import as_failure
 from .threads import PATIENCE, WorkerThreads, call_after_fork, count_cpus
-from .waiting import wait_for
+from .waiting import as_failure, wait_for
+
+_THREADS: Final = 40
+"""How many calls of `def` models run at once, as Starlette has it, and how many of their hooks."""
 
 _MOST_SECONDS: Final = 3600.0
 """The thread looks again after so long: not every system can sleep as long as it is asked to."""
@@ -112,16 +114,21 @@ class Runtime:
     function, only leave it behind in its thread.
     """
 
-    def __init__(self, worker_threads: int) -> None:
+    def __init__(self) -> None:
         # more threads for conversions would only take the interpreter from the event loop
         self._pools: dict[Work, WorkerThreads] = {
-            "model": WorkerThreads(worker_threads),
-            "hook": WorkerThreads(worker_threads),
+            "model": WorkerThreads(_THREADS),
+            "hook": WorkerThreads(_THREADS),
             "conversion": WorkerThreads(count_cpus()),
         }
         self._of_thread = threading.local()
         self.background = BackgroundLoop()
         self.alarms = Alarms()
+
+    def make_room(self, calls: int) -> None:
+        """Let so many calls of one model run at once."""
+        pool = self._pools["model"]
+        pool.most = max(pool.most, calls)
 
     def here(self) -> LoopThreads:
         """The worker threads of this thread's event loop. Raises RuntimeError on a loop that is not

@@ -1,8 +1,7 @@
 """Worker threads: a `def` runs in one, so that it does not block the event loop. Decides nothing about what
 they do.
 
-`Runtime` of `runtime` has three pools: `worker_threads` for models, as many for hooks, and one thread for
-each CPU for conversions.
+`Runtime` of `runtime` has three pools: for models, for hooks, and one thread for each CPU for conversions.
 
 A trip to a thread and back costs two wake-ups, which on a busy machine take longer than most models. So jobs
 share them: while a thread is awake, further jobs wait for it a millisecond before another thread is woken,
@@ -44,7 +43,7 @@ class WorkerThreads:
     process from ending."""
 
     def __init__(self, most: int) -> None:
-        self._most = most
+        self.most = most
         self.after_job: Callable[[], object] | None = None
         """Called in a thread after each job. It must not raise."""
         self._begin()
@@ -77,14 +76,14 @@ class WorkerThreads:
             if self._jobs and time.monotonic() >= self._patience_ends:
                 for _ in range(len(self._jobs)):
                     self._add_thread()
-            return bool(self._jobs) and (bool(self._idle) or len(self._workers) < self._most + self._waiting)
+            return bool(self._jobs) and (bool(self._idle) or len(self._workers) < self.most + self._waiting)
 
     def _add_thread(self) -> None:
         if self._idle:
             worker = self._idle.pop()
             worker.is_awake, self._last, self._patience_ends = True, worker, time.monotonic() + PATIENCE
             worker.wake.release()
-        elif len(self._workers) < self._most + self._waiting:
+        elif len(self._workers) < self.most + self._waiting:
             worker = _Worker(self)
             try:
                 worker.start()  # it takes a job when the lock is free

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Any, Final, TypeVar
 
-from .._codecs.column_categories import CATEGORIES
-from .._codecs.column_dtypes import DTYPE
+from .._codecs.column_dtypes import CATEGORIES, DTYPE
 from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec
 from .._extensions.reserved import OF_TREATMENT

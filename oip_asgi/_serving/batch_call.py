@@ -226,9 +226,7 @@ class Execution:
         """Make the arguments of the function for some requests together."""
         decoded = members[0].call.decoded
         if len(members) > 1:
-            tensors = merge_requests(
-                [member.call.decoded.tensors for member in members], writable=self._model.options.writable
-            )
+            tensors = merge_requests([member.call.decoded.tensors for member in members])
             first = decoded.request
             request = InferenceRequest(
                 list(tensors.values()), None, first.parameters, first.outputs, first.decoders
@@ -321,12 +319,12 @@ def _sum_rows(members: Sequence[Member[Any]]) -> int:
 # datatype of a list, or the content type of a column, depends only on the request's own rows.
 
 
-def merge_requests(requests: Sequence[Mapping[str, Tensor]], *, writable: bool) -> dict[str, Tensor]:
+def merge_requests(requests: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """Make one tensor for each input, with the rows of all requests in order."""
     tensors: dict[str, Tensor] = {}
     for name, first in requests[0].items():
         array: Array = np.concatenate([own[name].array for own in requests])
-        array.flags.writeable = writable
+        array.flags.writeable = False
         tensors[name] = (make_tensor if array.dtype.hasobject else Tensor)(name, array, first.parameters)
     return tensors
 

@@ -107,8 +107,7 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
         if decoded.outside:
             self.model.statistics.add(Numbers.add_outside, decoded.outside)
         if self.model.observers:
-            is_written = self.wire.shares_arrays or self.model.options.writable
-            self.heard = begin_to_hear(self.model, decoded, is_written=is_written)
+            self.heard = begin_to_hear(self.model, decoded, is_written=self.wire.shares_arrays)
         if decoded.seconds < seconds:
             self.seconds = decoded.seconds
             self.deadline = min(self.deadline, since + decoded.seconds)
@@ -163,9 +162,7 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
             self.flight.keep(response, self.engine.clock())
         decoded, heard, first = self.decoded, self.heard, None
         # a stream has one head for all of its responses
-        encoding = (
-            self.engine.clock() if self.engine.options.server_timing and not self.timings.answered else 0.0
-        )
+        encoding = self.engine.clock() if self.engine.options.debug and not self.timings.answered else 0.0
         if heard is not None:
             first = heard.response or copy_response(response)
         if decoded.apply_options is not None:

@@ -172,16 +172,13 @@ def decode(
             )
         if "content_type" in parameters:
             content_type = str(parameters["content_type"])
-    is_writable = model.options.writable
     for tensor in request.inputs:
         if tensor.parameters:
             where = f"input {show(tensor.name)}"
             if regions.is_on:
                 refuse_region_beside_data(tensor.parameters, where)
             _check_parameters(tensor.parameters, where, codecs)
-        if is_writable:
-            tensor.array = tensor.array.copy()
-        elif tensor.array.flags.writeable:
+        if tensor.array.flags.writeable:
             make_read_only(tensor.array)
     outputs: Sequence[RequestOutput] = ()
     content_types, apply_options = _NOT_ASKED, None

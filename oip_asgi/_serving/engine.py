@@ -21,8 +21,7 @@ from .._codecs.content_types import Codecs
 from .._extensions.shared_memory import Regions
 from .._io import IO, DeadlinePassed, Part
 from .._models.loader import call_hook
-from .._models.model import Model
-from .._models.observer import Observer
+from .._models.model import Model, Observer
 from .._models.registry import Registry
 from .._models.statistics import Statistics
 from .._protocol import schemas
@@ -163,7 +162,7 @@ class Engine:
         # which are not checked
         outputs = [replace(spec, minimum=None, maximum=None) for spec in model.outputs]
         document = schemas.ModelMetadata(
-            model.name, options.platform, _describe_tensors(model.inputs), _describe_tensors(outputs)
+            model.name, model.platform, _describe_tensors(model.inputs), _describe_tensors(outputs)
         )
         parameters: schemas.Parameters = {}
         if options.content_type is not None:
@@ -274,7 +273,7 @@ _PAUSED: Final = ("unloading", "unloaded")
 
 
 async def is_ready(engine: Engine, io: IO) -> bool:
-    """True if all models are ready but those unloaded on purpose; without models, `ready_when_empty`."""
+    """True if all models are ready but those unloaded on purpose; False without models."""
     return await find_blockers(engine, io) is None
 
 
@@ -285,7 +284,7 @@ async def find_blockers(engine: Engine, io: IO, *, waits: bool = True) -> list[M
         return []
     models = list(engine.models)
     if not models:
-        return None if engine.options.ready_when_empty else []
+        return []
     for model in models:
         model.lifecycle.begin_to_load(io)
     blockers: list[Model] = []

@@ -1,8 +1,8 @@
 """How a call fails: the error for the client, its `Retry-After`, and what the log says of it.
 
 503 means that the model is busy or unloaded, or that the server stops; 504 that the answer is late. What user
-code raised is 500, or the status that it names. The statuses are in `_protocol.errors`, their codes of gRPC
-in `_protocol.grpc_codes`.
+code raised is 500, or the status that it names. The statuses and their codes of gRPC are in
+`_protocol.errors`.
 
 Knows no transport.
 
@@ -53,10 +53,7 @@ _SUGGESTED: Final = 5
 _LONG: Final = 600
 """The log has no declaration of so many characters: clients choose the names of undeclared inputs."""
 
-_WRITABLE_HINT: Final = (
-    ": inputs are read-only; register the model with writable=True, so that it gets copies which it may "
-    "change"
-)
+_WRITABLE_HINT: Final = ": inputs are read-only; in the function, change a copy: x = x.copy()"
 
 FAILURES: Final = (DeadlinePassed, Stopped, ModelRaised, QuitWithin)
 """What a call raises, and what `as_error` then makes an error for the client."""
@@ -186,7 +183,7 @@ def find_hint(error: BaseException, call: Call[Any]) -> str:
     if isinstance(error, ModelFault):
         where = find_place(call.handler.function)
         return where and f" ({where})"
-    if isinstance(error, ValueError) and "read-only" in text and not call.model.options.writable:
+    if isinstance(error, ValueError) and "read-only" in text:
         return _WRITABLE_HINT
     if is_sync_only(error):
         return (

@@ -15,8 +15,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from .._models.callables import STREAMS, kind_of
-from .._models.model import Model
-from .._models.observer import Observer
+from .._models.model import Model, Observer
 from .._models.statistics import Outcome, Timings
 from .._protocol.errors import InferenceError, copy_error, show
 from .._protocol.observation import Observation

@@ -17,7 +17,6 @@ from .._protocol.options import (
     Check,
     check_options,
     instance_of,
-    integer,
     number,
     text,
 )
@@ -31,9 +30,6 @@ _ORIGINS: Final = Check(
         and all(isinstance(each, str) and _ORIGIN.fullmatch(each) for each in value)
     ),
 )
-_ALIVE: Final = number(
-    "a positive number of seconds, or None for never", lambda value: 0 < value < float("inf")
-)
 _SECONDS: Final = number("a number of seconds, 0 or more", lambda value: value >= 0)
 
 
@@ -42,17 +38,13 @@ class ServerKeywords(TypedDict, total=False):
 
     max_body_bytes: int | None
     max_json_bytes: int | None
-    ready_when_empty: bool
     debug: bool
     codecs: Sequence[AnyCodec]
     model_control: bool
     docs: bool
     authorize: Authorize | None
     trusted_origins: Sequence[str]
-    worker_threads: int
     shutdown_timeout: float
-    stream_keep_alive: float | None
-    server_timing: bool
     shared_memory: SharedMemory | None
 
 
@@ -63,17 +55,13 @@ class ServerOptions(msgspec.Struct, frozen=True, eq=False):
     version: Annotated[str | None, text('version="1.0.0"')] = None
     max_body_bytes: Annotated[int | None, BYTES] = 134_217_728
     max_json_bytes: Annotated[int | None, BYTES] = 33_554_432
-    ready_when_empty: Annotated[bool, BOOLEAN] = False
     debug: Annotated[bool, BOOLEAN] = False
     codecs: Sequence[AnyCodec] = ()
     model_control: Annotated[bool, BOOLEAN] = False
     docs: Annotated[bool, BOOLEAN] = True
     authorize: Annotated[Authorize | None, CALLABLE] = None
     trusted_origins: Annotated[Sequence[str], _ORIGINS] = ()
-    worker_threads: Annotated[int, integer(1)] = 40
     shutdown_timeout: Annotated[float, _SECONDS] = 10.0
-    stream_keep_alive: Annotated[float | None, _ALIVE] = 15.0
-    server_timing: Annotated[bool, BOOLEAN] = False
     shared_memory: Annotated[SharedMemory | None, instance_of(SharedMemory, "SharedMemory(allow=[...])")] = (
         None
     )

@@ -7,8 +7,7 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from .._codecs.column_categories import CATEGORIES
-from .._codecs.column_dtypes import DTYPE, is_dtype
+from .._codecs.column_dtypes import CATEGORIES, DTYPE, is_dtype
 from .._codecs.content_types import default_codecs
 from .._protocol.errors import ErrorResponse, InferenceError, InvalidResponse, ModelFault, show
 from .._protocol.specs import OpenSpec, TensorSpec

@@ -11,10 +11,9 @@ from base64 import b64decode
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
-from .._hosts.extras import make_import_error
+from .._hosts.given import make_import_error
 from .._protocol.datatypes import Buffer
-from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, show
-from .._protocol.grpc_codes import find_status
+from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, find_status, show
 from .._protocol.tensor_bytes import view_bytes
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, refuse_region
 from ._loops import ByLoop, iterate, wait_for

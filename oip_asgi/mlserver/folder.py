@@ -163,7 +163,6 @@ def _register_model(server: InferenceServer, settings: ModelSettings, *, loads: 
             settings.name,
             load=load,
             version=settings.version,
-            platform=settings.platform or "mlserver",
             inputs=[*map(_to_spec, settings.inputs)],
             outputs=[*map(_to_spec, settings.outputs)],
             content_type=cast(Any, settings.parameters.content_type),

@@ -103,6 +103,7 @@ _UNUSED: Final = {
     "answers are not cached: put a ResponseCache on a function of your own": "cache_enabled cache_size",
     "see oip_asgi.prometheus": "metrics_port metrics_endpoint metrics_rest_server_prefix",
     "see oip_asgi.opentelemetry": "tracing_server",
+    "metadata says python": "platform",
     "the limit is InferenceServer(max_body_bytes=)": "grpc_max_message_length",
 }
 """Why keys have no effect."""

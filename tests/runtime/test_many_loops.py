@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from oip_asgi import InferenceError, InferenceServer, ResponseCache
-from tests.support.inside import cache_of, is_idle, limiter_of, outcomes, statistics_of
+from tests.support.inside import cache_of, is_idle, limit_threads, limiter_of, outcomes, statistics_of
 from tests.support.talk import block_until
 
 LOOPS, BLOCKING, TASKS, REQUESTS = 4, 2, 6, 150
@@ -75,7 +75,8 @@ async def each_doubled_later(x: np.ndarray) -> AsyncIterator[np.ndarray]:
 
 
 def make_server(loads: Loads) -> InferenceServer:
-    server = InferenceServer(worker_threads=4)
+    server = InferenceServer()
+    limit_threads(server, 4)
     narrow: dict[str, Any] = {"max_concurrency": 3, "max_queue": 1000}
     server.register("plain", double, **narrow)
     server.register("inline", double, run="inline")

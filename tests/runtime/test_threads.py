@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from oip_asgi import InferenceError, InferenceServer
-from tests.support.inside import background_of
+from tests.support.inside import background_of, limit_threads
 from tests.support.inside.runtime import PATIENCE, BackgroundLoop, QuitWithin, Runtime, WorkerThreads
 from tests.support.inside.runtime import threads as threads_module
 
@@ -183,14 +183,15 @@ def test_a_thread_that_the_system_refuses_takes_no_place_for_good_and_no_job(mon
 
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
-    made = Runtime(40)
+    made = Runtime()
     yield made
     made.stop()
 
 
 async def test_a_loop_does_nothing_while_all_threads_are_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     release, timers = threading.Event(), list[float]()
-    server = InferenceServer(worker_threads=2)
+    server = InferenceServer()
+    limit_threads(server, 2)
     server.register("m", lambda: release.wait(20))
     loop = asyncio.get_running_loop()
     calls = [asyncio.ensure_future(server.infer("m", {})) for _ in range(5)]

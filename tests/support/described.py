@@ -26,9 +26,7 @@ def described_server(**options: Any) -> InferenceServer:
 def add_declared(server: InferenceServer) -> None:
     """Models that declare their inputs and outputs."""
 
-    @server.model(
-        "iris", platform="sklearn_pipeline", inputs=[TensorSpec("x", "FP32", [-1, 4])], outputs=[TensorSpec("label", "INT64", [-1])]
-    )
+    @server.model("iris", inputs=[TensorSpec("x", "FP32", [-1, 4])], outputs=[TensorSpec("label", "INT64", [-1])])
     def iris(x: Any) -> Any:
         return x.argmax(axis=1)
 

@@ -22,7 +22,6 @@ def demo_server() -> InferenceServer:
 
     @server.model(
         "declared",
-        platform="sklearn",
         inputs=[TensorSpec("x", "FP32", [-1, 2])],
         outputs=[TensorSpec("y", "FP32", [-1, 2]), TensorSpec("half", "FP16", [-1, 2])],
     )

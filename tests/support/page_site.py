@@ -123,7 +123,7 @@ def add_options(server: InferenceServer) -> None:
     server.register(
         "tuned", load=lambda: lambda x: x, inputs=[TensorSpec("x", "FP32", [-1], maximum=5)], outputs=[TensorSpec("y", "FP32", [-1])],
         max_concurrency=2, max_queue=0, timeout=0.5, content_type="np", max_batch_size=64, max_batch_delay=0.002,
-        writable=True, out_of_range="flag", idle_unload=300,
+        out_of_range="flag", idle_unload=300,
         cache=ResponseCache(max_bytes=3 << 19, ttl=60),
     )  # fmt: skip
     server.register("inline", lambda: 1.5, run="inline", max_queue=5000)

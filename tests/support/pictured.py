@@ -25,16 +25,15 @@ def make_server() -> InferenceServer:
         "iris",
         inputs=[TensorSpec("flowers", "FP64", [-1, 4], example=[5.9, 3.0, 5.1, 1.8])],
         outputs=[TensorSpec("species", "FP64", [-1, 3], labels=iris.target_names.tolist())],
-        platform="sklearn",
     )
     def species(flowers: Any) -> Any:
         """The species of iris flowers, by **length and width** of sepal and petal in cm."""
         return classifier.predict_proba(flowers)
 
     cellars = make_pipeline(StandardScaler(), LogisticRegression()).fit(wine, kinds)
-    server.register("wine", cellars.predict, inputs=specs_of(wine, example=True), content_type="pd", platform="sklearn")
-    server.register("digits", LogisticRegression(max_iter=3000).fit(*load_digits(return_X_y=True)).predict_proba, platform="sklearn")
-    server.register("diabetes", LinearRegression().fit(*load_diabetes(return_X_y=True)).predict, platform="sklearn")
+    server.register("wine", cellars.predict, inputs=specs_of(wine, example=True), content_type="pd")
+    server.register("digits", LogisticRegression(max_iter=3000).fit(*load_digits(return_X_y=True)).predict_proba)
+    server.register("diabetes", LinearRegression().fit(*load_diabetes(return_X_y=True)).predict)
 
     @server.model("assistant", inputs=[TensorSpec("prompt", "BYTES", [1], "str")])
     async def assistant(prompt: list[str]) -> AsyncIterator[list[str]]:

@@ -44,7 +44,7 @@ def metadata_rows() -> Iterator[Row]:
     server = f'{{"name":"table","version":"1.2.3","extensions":{EXTENSIONS}}}'.encode()
     models = json.dumps({"models": NAMES}, ensure_ascii=False, separators=(",", ":")).encode()
     two = (
-        b'{"name":"two","platform":"sklearn","inputs":[{"name":"x","datatype":"FP32","shape":[-1,2]},{"name":"n","datatype":"INT64","shape":[1]}],'
+        b'{"name":"two","platform":"python","inputs":[{"name":"x","datatype":"FP32","shape":[-1,2]},{"name":"n","datatype":"INT64","shape":[1]}],'
         b'"outputs":[{"name":"y","datatype":"FP32","shape":[-1,2],"parameters":{"labels":"[\\"cold\\", \\"warm\\"]"}},'
         b'{"name":"m","datatype":"INT64","shape":[1]}]}'
     )

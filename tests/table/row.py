@@ -47,7 +47,6 @@ def table_server(calls: list[str]) -> InferenceServer:
 
     @server.model(
         "two",
-        platform="sklearn",
         inputs=[TensorSpec("x", "FP32", [-1, 2]), TensorSpec("n", "INT64", [1])],
         outputs=[TensorSpec("y", "FP32", [-1, 2], labels=["cold", "warm"]), TensorSpec("m", "INT64", [1])],
     )

@@ -19,7 +19,6 @@ const WORDS = {
   max_batch_size: (count) => ["Rows in a batch", upTo(count)],
   max_batch_delay: (seconds) => ["A request waits for others that share its batch", upTo(duration(seconds))],
   cache: ({ max_bytes: most, ttl }) => ["Answers kept for equal requests", upTo(bytes(most)) + (ttl === null ? "" : `, each for ${duration(ttl)}`)],
-  writable: () => ["The function may change its inputs", "yes, they are copies"],
   out_of_range: () => ["A value out of range", "is answered and marked"],
   idle_unload: (seconds) => ["Unloaded after", `${duration(seconds)} without a call`],
 };

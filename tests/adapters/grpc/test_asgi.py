@@ -146,7 +146,7 @@ def test_a_server_without_trailers_is_told_once(caplog: pytest.LogCaptureFixture
 
 def test_names_of_a_class_of_strings_leave_as_text() -> None:
     server = InferenceServer()
-    server.register("echo", lambda x: x, version=np.str_("1"), platform=np.str_("sklearn"))
+    server.register("echo", lambda x: x, version=np.str_("1"))
     for method in ("ModelMetadata", "ModelConfig", "ModelStatistics", "RepositoryIndex"):
         asked = made(f"{method}Request") if method == "RepositoryIndex" else made(f"{method}Request", name="echo")
         assert '"echo"' in str(ASGIClient(OIPGRPCApp(server)).ask(method, asked))

@@ -245,7 +245,7 @@ def test_a_class_of_ones_own(sums: Path) -> None:
             b'{"model_name":"sums","outputs":[{"name":"total","shape":[],"datatype":"FP32","data":[21.0]}],"id":"7"}',
         )
     assert error(ask(server, "sums", x=[1.0, 2.0], y=[1.0])) == (400, "send one input")
-    assert get(server, "/models/sums") == (200, {"name": "sums", "platform": "mlserver", "inputs": [], "outputs": []})
+    assert get(server, "/models/sums") == (200, {"name": "sums", "platform": "python", "inputs": [], "outputs": []})
 
 
 def test_json_as_text(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def make_server() -> InferenceServer:
     for version in ("1", "2"):
         server.register("a", lambda x: x, version=version)
 
-    @server.model("words", inputs=[TensorSpec("n", "INT64", [1]), TensorSpec("text", "BYTES", [-1])], platform="mine", max_concurrency=3)
+    @server.model("words", inputs=[TensorSpec("n", "INT64", [1]), TensorSpec("text", "BYTES", [-1])], max_concurrency=3)
     def words(n: np.ndarray, text: Any = None) -> Any:
         if n[0] < 0:
             raise ValueError("on purpose")
@@ -196,7 +196,7 @@ def test_the_configuration_of_a_model(server: InferenceServer) -> None:
     assert group == {"name": "iris", "kind": "KIND_CPU", "count": group["count"]}
     assert group["count"] >= 2
     words = get(server, "/models/words/config")[1]
-    assert (words["platform"], words["instance_group"][0]["count"]) == ("mine", 3)
+    assert (words["platform"], words["instance_group"][0]["count"]) == ("python", 3)
     n = x | {"name": "n", "data_type": "TYPE_INT64", "dims": [1]}
     assert words["input"] == [n, n | {"name": "text", "data_type": "TYPE_STRING", "dims": [-1], "optional": True}]
     assert get(server, "/models/frame/config")[1]["parameters"] == {"content_type": {"string_value": "pd"}}

@@ -354,3 +354,15 @@ def test_a_request_may_send_one_array_to_one_that_was_fitted_with_a_frame() -> N
     assert described(server) == columns(a=ANY, b=ANY, c=ANY, d=ANY)
     with pytest.warns(UserWarning, match="X does not have valid feature names"):
         assert outputs(ask(server, "m", {"parameters": {"content_type": "np"}}, X=X[:1])) == {"output_0": ["setosa"]}
+
+
+def test_metadata_names_the_library_of_an_estimator_also_after_its_load() -> None:
+    fitted = LinearRegression().fit([[1.0], [2.0]], [1.0, 2.0])
+    server = InferenceServer()
+    server.register("method", fitted.predict)
+    server.register("loads", load=lambda: fitted.predict)
+    server.register("function", lambda X: fitted.predict(X))  # noqa: N803
+    assert get(server, "/models/loads")[1]["platform"] == "python"
+    server.load_sync("loads")
+    platforms = {name: get(server, f"/models/{name}")[1]["platform"] for name in ("method", "loads", "function")}
+    assert platforms == {"method": "sklearn", "loads": "sklearn", "function": "python"}

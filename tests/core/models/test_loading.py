@@ -396,9 +396,9 @@ def test_readiness_names_every_model_that_is_not_ready_and_none_with_authorize()
         server.stop()
 
 
-def test_an_empty_server_is_not_ready_unless_it_says_so() -> None:
+def test_an_empty_server_is_not_ready_and_alive() -> None:
     assert get(InferenceServer(), "/health/ready") == (503, {"ready": False, "live": True})
-    assert get(InferenceServer(ready_when_empty=True), "/health/ready") == (200, {"ready": True, "live": True})
+    assert get(InferenceServer(), "/health/live") == (200, {"live": True})
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")

@@ -89,7 +89,7 @@ def test_the_page_of_options_is_short() -> None:
     [
         *((name[:-1], f"did you mean {name}=?") for name in list_fields(ModelOptions)),
         ("max_concurency", "did you mean max_concurrency=?"),
-        ("device", "the options are version, platform, inputs, "),
+        ("device", "the options are version, inputs, "),
     ],
 )
 def test_the_error_for_a_misspelled_option_names_the_right_one(name: str, text: str) -> None:

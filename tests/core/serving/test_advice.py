@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from oip_asgi import InferenceServer, OIPApp, OIPWSGIApp, TensorSpec
-from tests.support.asking import ask, error, outputs
+from tests.support.asking import ask, error
 from tests.support.inside import set_clock
 from tests.support.ways import Request, over_asgi, over_wsgi
 from tests.table.row import GOOD, infer, inputs
@@ -27,7 +27,7 @@ WRONG = ": if the request was wrong, declare what the model takes, and it is ans
 START, END = f"{WRONG}. This request had inputs=[", "]: write what it should have had"
 DECLARE = f'{START}TensorSpec("x", "FP64", [-1]){END}'
 OF_A_FRAME = "inputs=specs_of(X), with a frame X as the model takes it"
-READ_ONLY = ": inputs are read-only; register the model with writable=True, so that it gets copies which it may change"
+READ_ONLY = ": inputs are read-only; in the function, change a copy: x = x.copy()"
 
 
 @pytest.fixture
@@ -54,17 +54,6 @@ def test_inputs_that_are_changed_in_place(server: InferenceServer, function: Cal
     server.register("m", function)
     assert error(ask(server, "m", x=[2.0, 1.0])) == FAILED
     assert messages(caplog) == [(logging.ERROR, f"model 'm' failed on a request{READ_ONLY}")]
-
-
-def test_a_writable_model_is_not_told_to_be_one(server: InferenceServer, caplog: pytest.LogCaptureFixture) -> None:
-    def fails(x: Any) -> Any:
-        raise ValueError("the disk is read-only")
-
-    server.register("m", fails, writable=True)
-    server.register("adds", adds, writable=True)
-    assert error(ask(server, "m", x=[2.0])) == FAILED
-    assert messages(caplog) == [(logging.ERROR, f"model 'm' failed on a request{DECLARE}")]
-    assert outputs(ask(server, "adds", x=[1.0])) == {"output_0": [2.0]}
 
 
 def test_a_model_that_returns_nothing_or_a_generator(server: InferenceServer, caplog: pytest.LogCaptureFixture) -> None:

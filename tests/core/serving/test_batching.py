@@ -73,7 +73,6 @@ NOT_FOR_THE_MODEL: list[dict[str, Any]] = [
             [2, 3, 0, 0],
             id="larger ones, and those without rows",
         ),
-        pytest.param(partial(Held, add_one, writable=True), [rows(1), rows(2)], [[2], [3]], [2], id="writable"),
         pytest.param(
             partial(Held, shout),
             [["a", "bc"], np.array([b"\xff\x00"], object)],

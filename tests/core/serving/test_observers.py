@@ -24,6 +24,7 @@ from tests.support.asking import ask, described, error, logged, outputs
 from tests.support.grpc_asgi import ASGI_CLIENTS
 from tests.support.grpc_ways import SERVINGS, Client, wire_request
 from tests.support.hearing import Hearing
+from tests.support.inside import limit_threads
 from tests.support.streaming import KINDS, of_kind
 from tests.support.ways import Answer, Request, over_asgi
 
@@ -257,8 +258,9 @@ def test_rows_that_can_be_no_columns_are_refused_where_a_model_needs_columns() -
 
 
 def test_neither_the_model_nor_the_caller_changes_what_is_heard(server: InferenceServer, hearing: Hearing) -> None:
-    @server.model("writes", writable=True)
+    @server.model("writes")
     def writes(x: Any) -> Any:
+        x = x.copy()
         x += 1
         return x
 
@@ -283,7 +285,7 @@ def test_neither_the_model_nor_the_caller_changes_what_is_heard(server: Inferenc
     assert [each.response["output_0"].max() for each in heard] == [1, 1, 5]
 
 
-@pytest.mark.parametrize("options", [{}, {"cache": ResponseCache()}, {"max_batch_size": 2}, {"writable": True}])
+@pytest.mark.parametrize("options", [{}, {"cache": ResponseCache()}, {"max_batch_size": 2}])
 def test_an_observer_changes_no_arrays(options: dict[str, Any]) -> None:
     """Neither those of other observers, nor those that the cache keeps, nor those that are being sent."""
     tried: list[str] = []
@@ -384,7 +386,7 @@ def test_models_and_sample() -> None:
 def test_whether_a_request_is_of_the_sample_is_decided_once(monkeypatch: pytest.MonkeyPatch) -> None:
     server, hearing, numbers = InferenceServer(), Hearing(), iter([0.5, 0.1, 0.5, 0.1])
     monkeypatch.setattr("random.random", lambda: next(numbers))
-    server.register("m", lambda x: x, inputs=[TensorSpec("x", "FP64", [-1])], writable=True)
+    server.register("m", lambda x: x, inputs=[TensorSpec("x", "FP64", [-1])])
     server.observe(hearing, sample=0.25)
     for value in (1.0, 2.0):
         server.infer_sync("m", {"x": np.array([value])})
@@ -504,7 +506,8 @@ def test_it_has_one_thread_and_coroutines_the_background_loop() -> None:
 @pytest.mark.parametrize("blocks", ["the observer", "a hook"])
 def test_the_stop_waits_no_longer_than_the_timeout(blocks: str, caplog: pytest.LogCaptureFixture) -> None:
     leave, has_begun = threading.Event(), threading.Event()
-    server = InferenceServer(worker_threads=1, shutdown_timeout=0.05)
+    server = InferenceServer(shutdown_timeout=0.05)
+    limit_threads(server, 1)
     server.register("m", lambda: 1)
     server.observe((lambda _: leave.wait(20)) if blocks == "the observer" else print)
 

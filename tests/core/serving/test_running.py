@@ -21,13 +21,15 @@ import pytest
 from oip_asgi import InferenceServer, OIPApp, OIPWSGIApp
 from oip_asgi.codecs import DatetimeCodec, PandasCodec
 from tests.support.asking import ask, outputs
+from tests.support.inside import limit_threads
 from tests.support.running import INFER, READY, send, ways
 from tests.support.talk import Talk
 from tests.support.ways import Request, Way, over_asgi, over_wsgi
 
 
 def test_a_def_runs_in_a_worker_thread_and_health_answers_meanwhile() -> None:
-    server = InferenceServer(worker_threads=1)
+    server = InferenceServer()
+    limit_threads(server, 1)
     entered, leave = threading.Event(), threading.Event()
     variable: ContextVar[int] = ContextVar("variable")
 
@@ -71,7 +73,8 @@ def test_inline_and_async_run_on_the_event_loop() -> None:
 
 
 async def test_the_threads_are_the_servers_own() -> None:
-    server = InferenceServer(worker_threads=2)
+    server = InferenceServer()
+    limit_threads(server, 2)
     lock, running, most = threading.Lock(), [0], [0]
     all_in = threading.Barrier(2)
 
@@ -92,6 +95,16 @@ async def test_the_threads_are_the_servers_own() -> None:
         for _ in range(6):
             group.start_soon(send, OIPApp(server), INFER)
     assert most == [2]
+
+
+@pytest.mark.parametrize("calls", [1, 50])
+async def test_as_many_threads_as_one_model_may_have_calls(calls: int) -> None:
+    server, all_in = InferenceServer(), threading.Barrier(calls)
+    server.register("m", lambda: all_in.wait(20) >= 0, max_concurrency=calls)
+    server.register("narrow", lambda: 1, max_concurrency=1)
+    answers = await asyncio.gather(*(server.infer("m", {}) for _ in range(calls)))
+    assert [answer["output_0"].tolist() for answer in answers] == [[True]] * calls
+    await asyncio.to_thread(server.stop)
 
 
 def test_under_wsgi_a_def_runs_where_it_is_called_and_async_on_one_background_loop() -> None:

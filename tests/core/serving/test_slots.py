@@ -17,6 +17,7 @@ import pytest
 
 from oip_asgi import InferenceError, InferenceServer, OIPApp, OIPWSGIApp
 from tests.support.asking import get
+from tests.support.inside import limit_threads
 from tests.support.limited import INFER, Awaiting, Blocking, serve
 from tests.support.metrics import is_idle, outcomes
 from tests.support.running import ways
@@ -332,7 +333,8 @@ async def test_a_call_that_ended_too_late_is_not_answered_though_nobody_was_awak
 
 
 async def test_what_waits_for_a_thread_and_is_given_up_never_starts(blocking: Blocking) -> None:
-    server = InferenceServer(worker_threads=1)
+    server = InferenceServer()
+    limit_threads(server, 1)
     started: list[int] = []
     server.register("m", blocking)
     server.register("other", lambda: started.append(1))

@@ -19,7 +19,7 @@ import pytest
 
 from oip_asgi import InferenceError, InferenceServer, OIPApp, TensorSpec
 from tests.support.asking import get
-from tests.support.inside import before_each_break
+from tests.support.inside import before_each_break, limit_threads
 from tests.support.metrics import is_idle
 from tests.support.streaming import ITEMS, KINDS, Noted, alone, both_kinds, listen, numbers, of_kind, serve_stream, take
 from tests.support.talk import Talk, block_until, until
@@ -408,7 +408,8 @@ def test_a_generator_is_two_items_ahead_of_a_client_that_does_not_read() -> None
 @pytest.mark.parametrize("reads", [True, False])
 async def test_others_have_their_turn_of_the_only_thread(reads: bool) -> None:
     noted = Noted()
-    server = InferenceServer(worker_threads=1)
+    server = InferenceServer()
+    limit_threads(server, 1)
     server.register("m", noted.blocking)
     server.register("other", lambda n: n)
     talk = await take_one(server)

@@ -28,7 +28,7 @@ from oip_asgi import (
     TensorSpec,
 )
 from tests.support.asking import ask, error, get
-from tests.support.inside import wait_for_turns
+from tests.support.inside import limit_threads, wait_for_turns
 from tests.support.metrics import is_idle, waiting_calls
 from tests.support.pictures import Picture, PictureCodec
 from tests.support.talk import block_until, until
@@ -172,8 +172,9 @@ def test_the_callers_arrays_stay_the_callers(server: InferenceServer, infer: Inf
         assert not x.flags.writeable
         return {"same": x, "kept": kept, "small": small}
 
-    @server.model("writes", writable=True)
+    @server.model("writes")
     def writes(x: np.ndarray[Any, Any]) -> Any:
+        x = x.copy()
         x += 1
         return x
 
@@ -312,7 +313,8 @@ def test_a_model_sees_a_request_without_a_transport(server: InferenceServer, inf
 
 
 def test_a_model_calls_others_with_free_slots_and_counts_against_them_alone() -> None:
-    server = InferenceServer(worker_threads=1)
+    server = InferenceServer()
+    limit_threads(server, 1)
     server.register("inner", lambda x: x * 2, max_concurrency=1, timeout=20)
     server.register("sync", lambda x: server.infer_sync("inner", {"x": x})["output_0"], max_concurrency=3, timeout=20)
 

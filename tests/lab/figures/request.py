@@ -30,7 +30,7 @@ STEPS: Final = [
     ("The body arrives", True, f"max_body_bytes, {_MIB} MiB", "longer: 413; not as declared: 400"),
     ("Queue", True, _said("max_queue"), "first come, first served; full: 503"),
     ("Slot", False, "max_concurrency=", f"def {CONCURRENCY['thread']}, async def {CONCURRENCY['async']}, with batches 1"),
-    ("Worker thread", True, _said("worker_threads"), "of all models; an async def needs none"),
+    ("Worker thread", True, "40 threads, or more", "of all models; an async def needs none"),
     ("Your function", False, "run=", "it raises: 500; wrong result: 500"),
     ("The answer leaves", True, "stream_timeout=", "a client that reads slowly slows its stream"),
 ]

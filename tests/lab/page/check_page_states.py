@@ -206,7 +206,6 @@ def test_the_state_of_a_model_is_shown_as_the_server_says_it(show: Show) -> None
             ("Rows in a batch", "max_batch_size=", "up to 64"),
             ("A request waits for others that share its batch", "max_batch_delay=", "up to 2 ms"),
             ("Answers kept for equal requests", "cache=", "up to 1.5 MiB, each for 60 s"),
-            ("The function may change its inputs", "writable=", "yes, they are copies"),
             ("A value out of range", "out_of_range=", "is answered and marked"),
             ("Unloaded after", "idle_unload=", "300 s without a call"),
         ]),

@@ -218,7 +218,7 @@ def test_the_documented_question_is_answered(example: tuple[str, Served, Path]) 
     [question] = [command for command in documented(ROOT / "examples" / "hosts" / f"{name}.py") if command.startswith("curl ")]
     command = shlex.split(question.replace("8000", str(served.port)))
     run = subprocess.run([*command, "--silent"], env=environment(), capture_output=True, text=True, timeout=60, check=True)
-    assert json.loads(run.stdout)["platform"] == "sklearn_pipeline"
+    assert json.loads(run.stdout)["platform"] == "python"
 
 
 CLIENTS: dict[str, list[str]] = {
