@@ -134,7 +134,7 @@ BUDGETS: Final = {
     "_grpc": 1110,
     "_hosts": 300,
     "client": 2096,
-    "mlserver": 769,
+    "mlserver": 756,
     "_command.py": 220,
     "prometheus.py": 160,
     "opentelemetry.py": 46,

@@ -12,9 +12,18 @@ from pathlib import Path
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
-from .. import InferenceContext, InferenceServer, Loaded, TensorSpec
-from .. import InferenceRequest as OurRequest
-from .. import InferenceResponse as OurResponse
+from .. import (
+    InferenceContext,
+    InferenceServer,
+    Loaded,
+    TensorSpec,
+)
+from .. import (
+    InferenceRequest as OurRequest,
+)
+from .. import (
+    InferenceResponse as OurResponse,
+)
 from . import runtimes
 from .codecs import registry
 from .model import MLModel
@@ -81,15 +90,10 @@ def register_models(
     for model in sorted(models, key=lambda model: (model.name, model.version or "")):
         _register_model(server, model, loads=settings.load_models_at_startup)
     drop_shared(_folders[server])
-    registered, looking, begun = set(files), threading.Lock(), 0
+    registered, looking = set(files), threading.Lock()
 
     def find_new() -> None:
-        nonlocal begun
-        before = begun
         with looking:
-            if begun > before:  # somebody has looked after this was asked
-                return
-            begun += 1
             for target, file in _find_files(root).items():
                 if target not in registered:
                     try:
@@ -105,34 +109,25 @@ def register_models(
 def _find_files(root: Path) -> dict[Path, Path]:
     """The file of each model by its real path. Links are followed, and names that begin with a dot are
     hidden, as in MLServer."""
-    targets: list[tuple[Path, Path]] = []
-    seen, starts = set[str](), [str(root)]
-    while starts:
-        # a model is registered by the first path that leads to its folder: so real folders come first, then
-        # links, then links to links
-        links: list[str] = []
-        for start in starts:
-            for folder, names, files in os.walk(start):
-                real = os.path.realpath(folder)
-                if real in seen:  # links may lead back
-                    names.clear()
-                    continue
-                seen.add(real)
-                names[:] = [name for name in names if not name.startswith(".")]
-                links += [path for name in names if os.path.islink(path := os.path.join(folder, name))]
-                if MODEL_FILE in files:
-                    file = Path(folder, MODEL_FILE)
-                    targets.append((Path(os.path.realpath(file)), file))
-        starts = sorted(links, key=lambda link: (_leads_to_link(link), link))
+    files, seen, starts = list[Path](), set[str](), [str(root)]
+    # a model is registered by the first path that leads to its folder: real folders come first, then links,
+    # then links to links
+    for start in starts:
+        for folder, names, within in os.walk(start):
+            real = os.path.realpath(folder)
+            if real in seen:  # links may lead back
+                names.clear()
+                continue
+            seen.add(real)
+            names[:] = [name for name in names if not name.startswith(".")]
+            links = [path for name in names if os.path.islink(path := os.path.join(folder, name))]
+            starts += sorted(
+                links, key=lambda link: (os.path.islink(Path(link).parent / os.readlink(link)), link)
+            )
+            files += [Path(folder, MODEL_FILE)] * (MODEL_FILE in within)
+    found = [(Path(os.path.realpath(file)), file) for file in files]
     # a path without links comes last, and counts
-    return dict(sorted(targets, key=lambda each: each[0] == each[1]))
-
-
-def _leads_to_link(link: str) -> bool:
-    try:
-        return os.path.islink(os.path.join(os.path.dirname(link), os.readlink(link)))
-    except OSError:  # it is gone meanwhile
-        return False
+    return dict(sorted(found, key=lambda each: each[0] == each[1]))
 
 
 def _register_model(server: InferenceServer, settings: ModelSettings, *, loads: bool) -> None:

@@ -3,7 +3,7 @@ list only if it is looked at."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from math import prod
@@ -91,30 +91,31 @@ def _flatten(value: Any) -> list[Any]:
 
 
 class _Message:
-    def dict(self, *, exclude: Any = None) -> dict[str, Any]:
+    def dict(self, *, exclude: Any = ()) -> dict[str, Any]:
         """The fields that are set, as plain values, without those that `exclude` names, or for each name what
         to leave out of it."""
-        return _dump_value({each.name: getattr(self, each.name) for each in fields(self)}, exclude)  # type: ignore[arg-type, no-any-return]
+        return _dump_fields(
+            {each.name: getattr(self, each.name) for each in fields(cast(Any, self))}, exclude
+        )
 
 
-def _dump_value(value: Any, left_out: Any) -> Any:
-    if isinstance(value, (_Message, Parameters)):
-        value = dict(vars(value))
+def _dump_fields(values: dict[str, Any], left_out: Any) -> dict[str, Any]:
+    inner = left_out if isinstance(left_out, dict) else dict.fromkeys(left_out, True)
+    return {
+        name: _dump_value(each, inner.get(name, ()))
+        for name, each in values.items()
+        if each is not None and inner.get(name) is not True
+    }
+
+
+def _dump_value(value: Any, left_out: Any = ()) -> Any:
     if isinstance(value, TensorData):
         return value.root
     if isinstance(value, list):
-        return [
-            _dump_value(each, left_out.get("__all__") if isinstance(left_out, Mapping) else None)
-            for each in value
-        ]
-    if not isinstance(value, dict):
-        return value
-    inner = left_out if isinstance(left_out, Mapping) else dict.fromkeys(left_out or (), True)
-    return {
-        name: _dump_value(each, inner.get(name))
-        for name, each in value.items()
-        if each is not None and inner.get(name) is not True
-    }
+        return [*map(_dump_value, value)]
+    if isinstance(value, (_Message, Parameters)):
+        value = vars(value)
+    return _dump_fields(value, left_out) if isinstance(value, dict) else value
 
 
 @dataclass(kw_only=True)
