@@ -398,16 +398,13 @@ class OIPMiddleware:
         self._grpc_app = _make_grpc_app(server) if grpc else None
         self._is_checked = False
 
-    def _check_host(self) -> None:
-        """Warn of middleware inside, also of what was added after this one was made."""
-        self._is_checked = True
-        inside = describe_middleware(self._host, self._prefix or "/")
-        if inside:
-            logger.warning(inside)
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # at the first request, as middleware may be added inside after this one was made
         if not self._is_checked:
-            self._check_host()
+            self._is_checked = True
+            inside = describe_middleware(self._host, self._prefix or "/")
+            if inside:
+                logger.warning(inside)
         if scope["type"] == "lifespan":
             _log_page(self._server, self._prefix)
             await _run_shared_lifespan(self._host, self._server, scope, receive, send)

@@ -101,14 +101,10 @@ class _Span:
         attributes = {"oip.outcome": outcome, "oip.request.id": request_id, "oip.queue.duration": queued}
         self.span.set_attributes({name: value for name, value in attributes.items() if value is not None})
         if isinstance(error, Exception) and outcome != "invalid":
-            self.span.set_attribute("error.type", _name_type(error.__cause__ or error))
+            kind = type(error.__cause__ or error)  # with its module, as the SDK writes it
+            module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+            self.span.set_attribute("error.type", module + kind.__qualname__)
             self.span.set_status(
                 trace.StatusCode.ERROR, str(error) if isinstance(error, InferenceError) else None
             )
         self.span.end()
-
-
-def _name_type(error: BaseException) -> str:
-    """The name of an exception's class with its module, as the SDK writes it."""
-    kind = type(error)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

@@ -4,10 +4,19 @@ runtime."""
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Coroutine,
+    Generator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, NamedTuple, NoReturn, TypeVar, Unpack
+from typing import Any, Concatenate, NamedTuple, NoReturn, ParamSpec, TypeVar, Unpack
 
 import msgspec
 
@@ -21,7 +30,7 @@ from ._extensions.shared_memory import Regions
 from ._hosts.given import is_framework
 from ._hosts.routes import check_mounts
 from ._http.messages import prefix_of
-from ._io import Signal
+from ._io import IO, Signal
 from ._models.idle import IdleUnload
 from ._models.loader import LoadParameters
 from ._models.model import Model
@@ -47,6 +56,7 @@ from ._serving.stream import stream
 from ._version import __version__
 
 F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
 
 
 class Inside(NamedTuple):
@@ -423,9 +433,7 @@ class InferenceServer:
 
         Specification: Triton's Model Repository Extension, Load.
         """
-        engine, runtime = self._inside
-        io = AsyncIO(runtime)
-        await io.complete(repository.load(engine, io, name, version, parameters or LoadParameters()))
+        await self._change(repository.load, name, version, parameters or LoadParameters())
 
     def load_sync(
         self, name: str, version: str | None = None, parameters: LoadParameters | None = None
@@ -436,10 +444,7 @@ class InferenceServer:
             InferenceError: As `load` says.
             RuntimeError: An event loop runs in this thread.
         """
-        check_may_block("server.load_sync", "await server.load(...)")
-        engine, runtime = self._inside
-        io = BlockingIO(runtime)
-        io.complete(repository.load(engine, io, name, version, parameters or LoadParameters()))
+        self._change_sync("load", repository.load, name, version, parameters or LoadParameters())
 
     async def unload(self, name: str, version: str | None = None) -> None:
         """Unload a model: no call begins any more, calls that wait for a slot are answered 503, and running
@@ -458,9 +463,7 @@ class InferenceServer:
 
         Specification: Triton's Model Repository Extension, Unload.
         """
-        engine, runtime = self._inside
-        io = AsyncIO(runtime)
-        await io.complete(repository.wait_until_unloaded(engine, io, name, version))
+        await self._change(repository.wait_until_unloaded, name, version, "unload")
 
     def unload_sync(self, name: str, version: str | None = None) -> None:
         """`unload`, for threads without an event loop.
@@ -469,10 +472,7 @@ class InferenceServer:
             InferenceError: As `unload` says.
             RuntimeError: An event loop runs in this thread.
         """
-        check_may_block("server.unload_sync", "await server.unload(...)")
-        engine, runtime = self._inside
-        io = BlockingIO(runtime)
-        io.complete(repository.wait_until_unloaded(engine, io, name, version))
+        self._change_sync("unload", repository.wait_until_unloaded, name, version, "unload")
 
     async def unregister(self, name: str, version: str | None = None) -> None:
         """`unload` a model and forget it: requests for it are answered 404 from here on.
@@ -484,9 +484,7 @@ class InferenceServer:
         Raises:
             InferenceError: There is no such model (404).
         """
-        engine, runtime = self._inside
-        io = AsyncIO(runtime)
-        await io.complete(repository.wait_until_unloaded(engine, io, name, version, "unregister"))
+        await self._change(repository.wait_until_unloaded, name, version, "unregister")
 
     def unregister_sync(self, name: str, version: str | None = None) -> None:
         """`unregister`, for threads without an event loop.
@@ -495,10 +493,31 @@ class InferenceServer:
             InferenceError: As `unregister` says.
             RuntimeError: An event loop runs in this thread.
         """
-        check_may_block("server.unregister_sync", "await server.unregister(...)")
+        self._change_sync("unregister", repository.wait_until_unloaded, name, version, "unregister")
+
+    async def _change(
+        self,
+        change: Callable[Concatenate[Engine, IO, P], Coroutine[Any, Any, None]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        """Load or end models, on an event loop."""
+        engine, runtime = self._inside
+        io = AsyncIO(runtime)
+        await io.complete(change(engine, io, *args, **kwargs))
+
+    def _change_sync(
+        self,
+        name: str,
+        change: Callable[Concatenate[Engine, IO, P], Coroutine[Any, Any, None]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        """The same for the method with this name and `_sync`."""
+        check_may_block(f"server.{name}_sync", f"await server.{name}(...)")
         engine, runtime = self._inside
         io = BlockingIO(runtime)
-        io.complete(repository.wait_until_unloaded(engine, io, name, version, "unregister"))
+        io.complete(change(engine, io, *args, **kwargs))
 
     async def infer(
         self,

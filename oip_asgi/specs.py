@@ -7,7 +7,7 @@ Knows these objects by their attributes. It needs no extra, but pandas for a fra
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, overload
 
 import numpy as np
@@ -22,31 +22,6 @@ from ._protocol.specs import TensorSpec
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-class OnnxSession(Protocol):
-    """What is read of an `onnxruntime.InferenceSession`: tensors, each with a name, a type such as
-    "tensor(float)", and a shape."""
-
-    def get_inputs(self) -> Sequence[Any]: ...
-    def get_outputs(self) -> Sequence[Any]: ...
-
-
-class MlflowSignature(Protocol):
-    """The signature of a model of MLflow. Its inputs and outputs: a schema of columns or of tensors, or
-    None."""
-
-    @property
-    def inputs(self) -> Any: ...
-    @property
-    def outputs(self) -> Any: ...
-
-
-class Estimator(Protocol):
-    """A fitted model of scikit-learn, XGBoost, LightGBM or CatBoost."""
-
-    @property
-    def predict(self) -> Any: ...
 
 
 class Frame(Protocol):
@@ -97,7 +72,7 @@ _MLFLOW: Final[Mapping[str, tuple[Datatype, str | None]]] = {
 @overload
 def specs_of(model: Frame, *, example: bool = False, ranges: bool = False) -> list[TensorSpec]: ...
 @overload
-def specs_of(model: OnnxSession | MlflowSignature | Estimator) -> Specs: ...
+def specs_of(model: Any) -> Specs: ...
 def specs_of(model: Any, *, example: bool = False, ranges: bool = False) -> Specs | list[TensorSpec]:
     """Read what a model takes and returns, to declare it: `inputs, outputs = specs_of(session)`, or
     `inputs=specs_of(frame)`.

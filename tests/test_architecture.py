@@ -127,18 +127,18 @@ BUDGETS: Final = {
     "_rest": 409,
     "_models": 2537,
     "_serving": 1958,
-    "_runtime": 1188,
-    "_extensions": 777,
+    "_runtime": 1185,
+    "_extensions": 772,
     "_docs": 391,
     "_http": 628,
-    "_grpc": 1110,
+    "_grpc": 1101,
     "_hosts": 300,
     "client": 2096,
     "mlserver": 756,
     "_command.py": 220,
     "prometheus.py": 160,
-    "opentelemetry.py": 46,
-    "faces": 1337,
+    "opentelemetry.py": 45,
+    "faces": 1317,
 }
 """Statements of each room, without docstrings. A number only falls: a feature that wants more takes it from another row, in one commit.
 

@@ -122,12 +122,12 @@ def test_a_signature_without_schemas_declares_nothing() -> None:
 
 def test_a_model_without_a_signature_is_told_what_to_write() -> None:
     with pytest.raises(TypeError, match=r"^specs_of\(None\): .*infer_signature\(X, y\)"):
-        specs_of(None)  # type: ignore[call-overload]
+        specs_of(None)
 
 
 def test_an_array_is_told_what_to_write() -> None:
     with pytest.raises(TypeError) as raised:
-        specs_of(np.zeros((1000, 1000)))  # type: ignore[call-overload]
+        specs_of(np.zeros((1000, 1000)))
     assert len(str(raised.value)) < 500
     assert str(raised.value).endswith('For an array, write a TensorSpec, such as TensorSpec("x", "FP64", [-1, 4])')
 

@@ -15,9 +15,8 @@ from typing import Any, ClassVar, Final, TypeVar
 import msgspec
 
 from .._models.model import Model
-from .._models.registry import UNVERSIONED, find_default
+from .._models.registry import UNVERSIONED
 from .._models.statistics import BUCKETS, Counts, Duration, Outcome
-from .._protocol.schemas import ModelMetadata
 from .._serving.engine import Engine
 from .table import GrpcMethod, GrpcMethods, Question, RestRoute
 
@@ -240,11 +239,7 @@ def _make_document(kind: type[S], durations: Mapping[str, Duration], **fields: A
     return kind(**fields)
 
 
-async def _rest_all(engine: Engine, question: Question) -> Statistics | ModelMetadata:
-    if "stats" in engine.models:  # a registered model with this name wins
-        named = [model for model in await question.find_visible() if model.name == "stats"]
-        if named:
-            return engine.describe_model(find_default(named))
+async def _rest_all(engine: Engine, question: Question) -> Statistics:
     return read_statistics(engine, await question.find_visible("statistics"))
 
 

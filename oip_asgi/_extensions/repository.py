@@ -185,7 +185,7 @@ def end_models(
 
 
 async def wait_until_unloaded(
-    engine: Engine, io: IO, name: str, version: str | None, event: Literal["unload", "unregister"] = "unload"
+    engine: Engine, io: IO, name: str, version: str | None, event: Literal["unload", "unregister"]
 ) -> None:
     """`unload` models, and wait until `unload=` has run, but not for a model that this is called by."""
     for model in unload(engine, io, name, version, event):

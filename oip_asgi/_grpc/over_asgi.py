@@ -19,7 +19,7 @@ from urllib.parse import unquote
 from .._asgi_client import AnyASGIApp, Client, answer_other, find_path
 from .._hosts.given import check_server
 from .._hosts.middleware import TAKEN_BY, drops_trailers
-from .._http.messages import Head, RestFormat
+from .._http.messages import Head, RestFormat, respond_error
 from .._io import ClientGone, DeadlinePassed
 from .._protocol.errors import InferenceError, TakenBy, TimedOut, show
 from .._protocol.log import logger
@@ -36,7 +36,6 @@ from .over_http import (
     begin_rpc,
     find_protocol,
     read_metadata,
-    respond_refusal,
 )
 from .services import Converse, Services
 
@@ -107,7 +106,7 @@ class OIPGRPCApp:
             rpc = begin_rpc(head, can_send_trailers=can_send_trailers)
         except InferenceError as error:
             await self._drop_body(head, client)
-            answer = Answer(respond_refusal(head, error))
+            answer = Answer(respond_error(error))
         else:
             converse = self._services.conversations.get(head.path)
             if converse is not None:

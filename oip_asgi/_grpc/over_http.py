@@ -27,10 +27,10 @@ from urllib.parse import quote
 import msgspec
 
 from .._http.browsers import refuse_foreign
-from .._http.messages import JSON, Head, Response, encode_json, respond, respond_error
+from .._http.messages import Head, Response
 from .._models.model_options import NO_TIMEOUT
 from .._protocol.datatypes import Buffer
-from .._protocol.errors import InferenceError, InvalidRequest, TakenBy, client_text, show
+from .._protocol.errors import InferenceError, InvalidRequest, TakenBy, show
 from .._protocol.request_body import Body, Coding, make_taken_error
 from .._serving.server_options import ServerOptions
 from .messages import Reply
@@ -50,12 +50,6 @@ _SHORT: Final = 2**16
 
 _SEGMENT: Final = re.compile(rb"[^=]+={0,2}")
 """Base64 up to its padding: a client that encodes piece by piece pads each piece."""
-
-
-def encode_trailers(fields: list[tuple[bytes, bytes]]) -> bytes:
-    """Encode the frame that gRPC-Web has instead of HTTP's trailers."""
-    text = b"".join(b"%b:%b\r\n" % field for field in fields)
-    return _HEAD_FIELDS.pack(_TRAILERS, len(text)) + text
 
 
 class FrameReader(msgspec.Struct, eq=False):
@@ -222,14 +216,6 @@ def find_protocol(content_type: bytes) -> Protocol | None:
     return PROTOCOLS.get(content_type.partition(b";")[0].strip().lower())
 
 
-def encode_status(code: str, details: str) -> Fields:
-    """Encode the fields that end every response."""
-    fields = [(b"grpc-status", _NUMBERS[code])]
-    if details:
-        fields.append((b"grpc-message", quote(details, safe=_SAFE).encode()))
-    return fields
-
-
 def read_timeout(value: bytes) -> float:
     """Read the seconds of a `grpc-timeout`; infinity if it is longer than any timeout."""
     matched = _TIMEOUT.fullmatch(value)
@@ -316,7 +302,9 @@ class RPC(msgspec.Struct, eq=False):
         """Make the answer, or after several messages its end. The status is in the trailers, or over gRPC-Web
         in the last frame."""
         is_ok = reply.code == "OK"
-        status = [OK] if is_ok else encode_status(reply.code, reply.details)
+        status = [OK] if is_ok else [(b"grpc-status", _NUMBERS[reply.code])]
+        if reply.details:
+            status.append((b"grpc-message", quote(reply.details, safe=_SAFE).encode()))
         fields, parts, size = [*self.headers], reply.parts, 0
         if reply.metadata:
             fields += [(name.encode(), value.encode()) for name, value in reply.metadata]
@@ -330,7 +318,9 @@ class RPC(msgspec.Struct, eq=False):
             parts, size = [head, *parts], size + len(head)
         if self.protocol.has_trailers:
             return Answer(Response(200, fields, parts, size), status)
-        parts = self._encode([*parts, encode_trailers(status)])
+        # the frame that gRPC-Web has instead of HTTP's trailers
+        end = b"".join(b"%b:%b\r\n" % field for field in status)
+        parts = self._encode([*parts, _HEAD_FIELDS.pack(_TRAILERS, len(end)) + end])
         size = sum(map(len, parts))
         return Answer(Response(200, [*fields, (b"content-length", b"%d" % size)], parts, size))
 
@@ -353,16 +343,4 @@ def begin_rpc(head: Head, *, can_send_trailers: bool) -> RPC:
         raise InferenceError(text, status=415)
     return RPC(
         protocol, head, protocol.has_trailers and not can_send_trailers, [(b"content-type", content_type)]
-    )
-
-
-def respond_refusal(head: Head, error: InferenceError) -> Response:
-    """Make the HTTP response for a request that is no gRPC: in the Connect protocol's own form of errors if
-    its client speaks that."""
-    if b"connect-protocol-version" not in head.fields and not head.fields.get(
-        b"content-type", b""
-    ).startswith(b"application/connect+"):
-        return respond_error(error)
-    return respond(
-        error.status, [JSON], [encode_json({"code": "unimplemented", "message": client_text(error)})]
     )

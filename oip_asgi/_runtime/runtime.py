@@ -213,21 +213,18 @@ class LoopThreads:
         job = _Job(function, late, future, self.put)
         if after is not None and not after.is_set():
             after.then(partial(pool.submit, job))
-        elif pool.submit(job, is_patient=True) and pool not in self._waiting:
-            self._hurry_soon(pool)
+        else:
+            self._submit(pool, job)
         return future
 
     def begin_trips(self, function: Callable[[], T | None], work: Work, late: Late | None) -> Trips[T]:
         """Return what runs a function again and again."""
         return Trips(function, late, partial(self._submit, self._pools[work]), self.put)
 
-    def _submit(self, pool: WorkerThreads, trips: Trips[Any]) -> None:
-        if pool.submit(trips, is_patient=True) and pool not in self._waiting:
-            self._hurry_soon(pool)
-
-    def _hurry_soon(self, pool: WorkerThreads) -> None:
-        self._waiting.add(pool)
-        asyncio.get_running_loop().call_later(PATIENCE, self._hurry, pool)
+    def _submit(self, pool: WorkerThreads, job: _Job | Trips[Any]) -> None:
+        if pool.submit(job, is_patient=True) and pool not in self._waiting:
+            self._waiting.add(pool)
+            asyncio.get_running_loop().call_later(PATIENCE, self._hurry, pool)
 
     def _hurry(self, pool: WorkerThreads) -> None:
         """See to it that jobs start soon if the threads that are awake turn out to be busy for long."""
