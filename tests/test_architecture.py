@@ -196,14 +196,13 @@ def test_who_knows_a_thing_of_the_values(thing: str) -> None:
 
 
 def test_no_class_has_more_than_170_statements() -> None:
-    """`InferenceServer` is what users read, so it may have more."""
     classes = [
         (file.relative_to(_PACKAGE), node)
         for file in _PACKAGE.rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.ClassDef)
     ]
-    assert [f"{file}: {node.name}" for file, node in classes if _count_of(node) > 170] == ["server.py: InferenceServer"]
+    assert [f"{file}: {node.name}" for file, node in classes if _count_of(node) > 170] == []
 
 
 _MAY_NAME = re.compile(r"\b_inside\b|oip_asgi[\w.]*\._[a-z]|from oip_asgi[\w.]* import[\s\S]{0,400}?\b_[a-z]|import oip_asgi[\w.]*\._")
