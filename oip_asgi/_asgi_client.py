@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from ._hosts.middleware import TAKEN_BY, find_reader
+from ._hosts.frameworks import TAKEN_BY, find_reader
 from ._http.events import Events
 from ._http.messages import Response, path_under
 from ._io import ClientGone, Fed

@@ -17,13 +17,16 @@ import msgspec
 
 from ._asgi_client import AnyASGIApp, Client, answer_other, find_path, run_own_lifespan
 from ._docs.openapi import list_basis, merge_documents, openapi
-from ._hosts.given import check_asgi, check_installs_in, check_server, is_framework
-from ._hosts.middleware import (
+from ._hosts.frameworks import (
+    check_asgi,
     check_dependencies,
+    check_installs_in,
+    check_server,
     describe_middleware,
     describe_security,
     find_dependencies,
     find_dependencies_around,
+    is_framework,
     iterate_applications,
 )
 from ._hosts.routes import (

@@ -18,7 +18,7 @@ from threading import Lock
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 from urllib.parse import quote, unquote
 
-from ._hosts.given import check_server, make_import_error
+from ._hosts.frameworks import check_server, make_import_error
 
 try:
     from asgiref.sync import AsyncToSync, SyncToAsync, sync_to_async

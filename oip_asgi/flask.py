@@ -14,8 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from ._hosts.given import check_server, make_import_error
-from ._hosts.middleware import name_one
+from ._hosts.frameworks import check_server, make_import_error, name_one
 
 try:
     from flask import Blueprint, Response, current_app, request, stream_with_context

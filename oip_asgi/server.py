@@ -27,7 +27,7 @@ from ._extensions import repository
 from ._extensions.model_statistics import ModelNumbers, list_numbers
 from ._extensions.repository import ModelStatus
 from ._extensions.shared_memory import Regions
-from ._hosts.given import is_framework
+from ._hosts.frameworks import is_framework
 from ._hosts.routes import check_mounts
 from ._http.messages import prefix_of
 from ._io import IO, Signal

@@ -18,8 +18,7 @@ from werkzeug.datastructures import EnvironHeaders
 from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
 
-from ._hosts.given import check_server, check_wsgi
-from ._hosts.middleware import describe_before_request
+from ._hosts.frameworks import check_server, check_wsgi, describe_before_request
 from ._http.events import Events
 from ._http.exchange import exchange
 from ._http.messages import Head, Response, encode_path, path_under, prefix_of

@@ -131,14 +131,14 @@ BUDGETS: Final = {
     "_extensions": 772,
     "_docs": 391,
     "_http": 628,
-    "_grpc": 1101,
-    "_hosts": 300,
+    "_grpc": 1100,
+    "_hosts": 296,
     "client": 2096,
     "mlserver": 756,
     "_command.py": 220,
     "prometheus.py": 160,
     "opentelemetry.py": 45,
-    "faces": 1317,
+    "faces": 1314,
 }
 """Statements of each room, without docstrings. A number only falls: a feature that wants more takes it from another row, in one commit.
 

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from urllib.parse import unquote
 
 from .._asgi_client import AnyASGIApp, Client, answer_other, find_path
-from .._hosts.given import check_server
-from .._hosts.middleware import TAKEN_BY, drops_trailers
+from .._hosts.frameworks import TAKEN_BY, check_server, drops_trailers
 from .._http.messages import Head, RestFormat, respond_error
 from .._io import ClientGone, DeadlinePassed
 from .._protocol.errors import InferenceError, TakenBy, TimedOut, show

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from importlib.resources import files
 
-from .._hosts.given import make_import_error
+from .._hosts.frameworks import make_import_error
 
 try:
     from google.protobuf.descriptor import Descriptor

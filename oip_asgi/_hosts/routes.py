@@ -13,8 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from .given import describe, is_framework
-from .middleware import TAKEN_BY, find_dependencies, find_dependency
+from .frameworks import TAKEN_BY, describe, find_dependencies, find_dependency, is_framework
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send

@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from ssl import SSLContext
 from typing import Any, Final
 
-from .._hosts.given import make_import_error
+from .._hosts.frameworks import make_import_error
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InvalidRequest
 from .._rest.client import combine_headers

@@ -11,7 +11,7 @@ from base64 import b64decode
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
-from .._hosts.given import make_import_error
+from .._hosts.frameworks import make_import_error
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, find_status, show
 from .._protocol.tensor_bytes import view_bytes
