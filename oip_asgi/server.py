@@ -195,7 +195,8 @@ class InferenceServer:
             max_concurrency (int | None, default None): How many calls may run at once; None for what suits
                 the function. None means 256 for an `async def`, 40 for a `def`, as many as Starlette runs in
                 threads, and 1 with `max_batch_size`. For a model that computes, write about the number of
-                CPUs.
+                CPUs. All `def` models together have 40 threads, or as many as the largest
+                `max_concurrency`.
             max_queue (int, default 100): How many requests may wait for a call. More are answered 503 with
                 `Retry-After`. Each that waits holds its decoded body, so this bounds memory.
             timeout (float | None, default None): How many seconds a request may take, from the end of its
