@@ -250,6 +250,8 @@ class OIPApp:
             check_own_routes(app, added, prefix, services)
             move_to_end(app, added, prefix, services)
             _log_page(self._server, prefix)
+            if openapi:  # again, as the application may have replaced its own after the install
+                _add_to_openapi(app, self._server, path)
             async with host_lifespan(host) as state, self._server.lifespan():
                 yield state
 
@@ -278,28 +280,13 @@ class _Document:
 
 
 def _add_to_openapi(app: Any, server: InferenceServer, path: str) -> None:
-    """Add the paths of a server to what `app.openapi` returns, also if the application replaces it later."""
+    """Add the paths of a server to what `app.openapi` returns, if they are not there."""
     engine = server._inside.engine
     # one document for all cannot leave out what `authorize=` refuses to one of them
     if not hasattr(app, "openapi") or not engine.options.docs or engine.guard is not None:
         return
-
-    def add() -> None:
-        if not (isinstance(app.openapi, _Document) and app.openapi.is_of(server, path)):
-            app.openapi = _Document(app.openapi, server, path)
-
-    add()
-    for route in app.router.routes:
-        if getattr(route, "path", "") == app.openapi_url:
-            route.app = _call_before(add, route.app)
-
-
-def _call_before(function: Callable[[], None], app: AnyASGIApp) -> AnyASGIApp:
-    async def call(scope: Scope, receive: Receive, send: Send) -> None:
-        function()
-        await app(scope, receive, send)
-
-    return call
+    if not (isinstance(app.openapi, _Document) and app.openapi.is_of(server, path)):
+        app.openapi = _Document(app.openapi, server, path)
 
 
 def _list_routes(app: OIPApp, prefix: str, open_paths: str | None) -> list[HostRoute]:

@@ -138,7 +138,7 @@ BUDGETS: Final = {
     "_command.py": 220,
     "prometheus.py": 160,
     "opentelemetry.py": 45,
-    "faces": 1314,
+    "faces": 1306,
 }
 """Statements of each room, without docstrings. A number only falls: a feature that wants more takes it from another row, in one commit.
 
