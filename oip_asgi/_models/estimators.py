@@ -8,27 +8,37 @@ asked: a declaration, such as `specs_of(X)`, says that, and what the model itsel
 from __future__ import annotations
 
 import inspect
+import itertools
+import re
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, cast
 
+import msgspec
 import numpy as np
 
+from .._codecs.base import find_class
 from .._codecs.column_dtypes import OBJECTS_WITH_NAN
 from .._codecs.column_writing import column_to_tensor
-from .._protocol.datatypes import Array
+from .._protocol.datatypes import Array, Datatype
 from .._protocol.specs import OpenSpec, TensorSpec
 from .callables import find_owner, split_method, unwrap_partial
-from .columns import (
-    PROBABILITIES,
-    find_categories,
-    find_library,
-    find_width,
-    is_catboost,
-    list_columns,
-    list_parts,
-    make_categories,
-)
+
+_GIVEN_BY_LIGHTGBM: Final = re.compile(r"Column_\d+").fullmatch
+"""The name of a column that had none."""
+
+PROBABILITIES: Final[Mapping[str, Datatype]] = {
+    "sklearn": "FP64",
+    "lightgbm": "FP64",
+    "catboost": "FP64",
+    "xgboost": "FP32",
+}
+"""The datatype of the values that a model of these libraries returns for each class."""
+
+
+def find_library(model: Any) -> str:
+    return type(model).__module__.partition(".")[0].lstrip("_")  # CatBoost's errors are of _catboost
 
 
 class Declaration(NamedTuple):
@@ -131,9 +141,6 @@ def has_docstring_of_library(function: Callable[..., Any]) -> bool:
     return str(getattr(written, "__module__", "")).partition(".")[0] in PROBABILITIES
 
 
-# Columns of a frame
-
-
 def _declare_columns(model: Any, columns: list[str], parts: list[Any]) -> list[TensorSpec]:
     """Columns of any datatype, but for a booster's categories: each with an example, if one is known that the
     model takes."""
@@ -229,14 +236,111 @@ def _make_ambiguous(model: Any, why: str) -> ValueError:
 
 def _declare_categories(model: Any, columns: list[str]) -> Mapping[str, TensorSpec]:
     """The columns of categories of a booster."""
-    if is_catboost(model):  # which takes any text for them
+    of_catboost = isinstance(model, find_class("catboost", "CatBoost"))
+    if of_catboost:  # which takes any text for them
         places = [*model.get_cat_feature_indices(), *model.get_text_feature_indices()]
         return {columns[place]: _declare_column(columns[place], "text", OBJECTS_WITH_NAN) for place in places}
-    found = find_categories(model)
+    found: Mapping[str, Any] = find_categories(model)
+    if not found:
+        return {}
     if None in found.values():
         raise _make_ambiguous(model, "does not say which categories it was fitted with")
-    tensors = [column_to_tensor(name, make_categories(own)) for name, own in found.items()]
+    import pandas as pd
+
+    tensors = [column_to_tensor(name, pd.Series(pd.Categorical(own, own))) for name, own in found.items()]
     return {
         each.name: TensorSpec(each.name, each.datatype, [-1], **cast("Any", each.parameters))
         for each in tensors
     }
+
+
+def list_parts(model: Any) -> list[Any]:
+    """A model and what it is made of, in order, whatever it calls that: estimators, and objects of the
+    libraries that may hold some."""
+    parts, left, seen = list[Any](), deque([model]), set[int]()
+    while left:
+        each = left.popleft()
+        if id(each) in seen or isinstance(each, type):
+            continue
+        seen.add(id(each))
+        within = each if isinstance(each, (list, tuple)) else ()
+        if hasattr(each, "fit") or find_library(each) in PROBABILITIES:
+            parts.append(each)
+            within = tuple(getattr(each, "__dict__", {}).values())
+        left.extendleft(reversed(within))
+    return parts
+
+
+def list_columns(model: Any) -> list[str] | None:
+    """The names of the columns: none if it does not know them, as of an array.
+
+    None for other objects. In scikit-learn's words, an estimator is what can be fitted and cloned.
+    """
+    of_lightgbm = isinstance(model, find_class("lightgbm", "Booster"))
+    of_xgboost = isinstance(model, find_class("xgboost", "Booster"))
+    if of_xgboost:
+        return model.feature_names or []
+    of_catboost = isinstance(model, find_class("catboost", "CatBoost"))
+    if of_catboost:
+        names = getattr(model, "feature_names_", None) or []
+        # so it calls columns that had no names
+        return [] if names == list(map(str, range(len(names)))) else names
+    names = model.feature_name() if of_lightgbm else getattr(model, "feature_names_in_", None)
+    if names is None:
+        return [] if hasattr(model, "fit") and hasattr(model, "get_params") else None
+    is_nameless = (of_lightgbm or isinstance(model, find_class("lightgbm", "LGBMModel"))) and all(
+        map(_GIVEN_BY_LIGHTGBM, names)
+    )
+    return [] if is_nameless else list(map(str, names))
+
+
+def find_width(model: Any) -> int | None:
+    """How many features a model has that was fitted with an array."""
+    for name in ("n_features_in_", "num_feature", "num_features"):
+        with suppress(Exception):  # a property of a model that is not fitted may raise anything
+            width = getattr(model, name)
+            return int(width() if callable(width) else width)
+    return None
+
+
+def find_categories(model: Any) -> Mapping[str, Sequence[Any] | None]:
+    """The categories of each column that has some, in their order; None if a booster of LightGBM or XGBoost
+    does not say them."""
+    booster: Any = model.get_booster() if hasattr(model, "get_booster") else getattr(model, "booster_", model)
+    of_lightgbm, of_xgboost = (
+        isinstance(booster, find_class(module, "Booster")) for module in ("lightgbm", "xgboost")
+    )
+    names, categories = list[str](), list[Any]()
+    if of_lightgbm and booster.pandas_categorical:
+        names = [
+            name
+            for name, info in booster.dump_model(num_iteration=1)["feature_infos"].items()
+            if info["values"]
+        ]
+        categories = booster.pandas_categorical
+    elif of_xgboost and "c" in (booster.feature_types or ()):
+        names = [
+            name
+            for name, kind in zip(booster.feature_names, booster.feature_types, strict=True)
+            if kind == "c"
+        ]
+        written = msgspec.json.decode(booster.save_raw("json"))["learner"]["gradient_booster"]
+        # none before XGBoost 3.1
+        encoded = written.get("gbtree", written)["model"].get("cats", {"enc": ()})["enc"]
+        categories = [_read_categories(each) for each in encoded if each["values"]]
+    return (
+        dict(zip(names, categories, strict=True)) if len(names) == len(categories) else dict.fromkeys(names)
+    )
+
+
+def _read_categories(encoded: Mapping[str, Any]) -> list[Any] | None:
+    """Numbers, or the bytes of texts one after another, with the place where each begins: None if these are
+    places of characters."""
+    if "offsets" not in encoded:
+        return list(encoded["values"])
+    text = bytes(value & 255 for value in encoded["values"])
+    return (
+        [text[begin:end].decode() for begin, end in itertools.pairwise(encoded["offsets"])]
+        if text.isascii()
+        else None
+    )

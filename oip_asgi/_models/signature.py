@@ -22,7 +22,7 @@ from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceContext, InferenceRequest
 from .annotations import ParsedAnnotation, parse_annotation
 from .callables import find_owner, unwrap_partial
-from .columns import list_columns
+from .estimators import list_columns
 
 OF_ONE_REQUEST: Final = (InferenceRequest, InferenceContext)
 """Types of parameters that take more of a request than its tensors. A function may have both."""
