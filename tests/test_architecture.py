@@ -125,7 +125,7 @@ BUDGETS: Final = {
     "_json": 605,
     "_codecs": 2093,
     "_rest": 409,
-    "_models": 2527,
+    "_models": 2530,
     "_serving": 1958,
     "_runtime": 1185,
     "_extensions": 772,
