@@ -1,5 +1,16 @@
 """What a codec is, and which shapes one reads: `[N]` or `[N, 1]`. Knows no content type by name.
 
+Codecs write N values as `[N]`; the codec `np` and MLServer's clients write `[N, 1]`. Clients cannot know
+which is declared, so `Inputs.accept` of `_models.inputs` reshapes inputs that have a content type,
+and columns. Whether an output leaves as `[N]` or `[N, 1]`:
+
+- declared: a list, and what a codec writes, as `to_declared_rank` of its spec makes it; an array without a
+  content type keeps its shape, which must fit
+- not declared, with the content type `np`: `[N, 1]`
+- not declared, otherwise: a list or column as `[N]`, an array in its own shape
+
+`_models.results` applies the first rule, and `_codecs.plain` the others.
+
 The methods of a codec are called on the class itself. An instance works too, for codecs that have settings.
 
 Specification: Content Types (and Codecs), Codecs.
@@ -15,7 +26,6 @@ from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from numpy import ndarray
 
-from .._protocol.column_shape import rows_of
 from .._protocol.datatypes import Array, Datatype
 from .._protocol.errors import InvalidRequest, InvalidResponse, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor
@@ -291,3 +301,15 @@ def bytes_of(tensor: Tensor, target: str) -> list[bytes]:
         )
     elements: list[bytes] = rows_of(tensor, target).tolist()
     return elements
+
+
+def rows_of(tensor: Tensor, target: str) -> Array:
+    """The array of a tensor of shape `[N]` or `[N, 1]`, as `[N]`."""
+    shape = tensor.shape
+    if len(shape) == 1:
+        return tensor.array
+    if len(shape) == 2 and shape[1] == 1:
+        return tensor.array.reshape(shape[0])
+    raise InvalidRequest(
+        f"tensor {show(tensor.name)} has shape {list(shape)}: expected [N] or [N, 1] for {target!r}"
+    )

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from .._protocol.column_shape import rows_of
 from .._protocol.datatypes import Array, widen
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import Tensor, make_tensor
 from .._protocol.to_array import object_array
-from .base import bytes_of
+from .base import bytes_of, rows_of
 from .column_dtypes import (
     CATEGORIES,
     CATEGORY,

@@ -22,13 +22,21 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
 import msgspec
 from numpy import ndarray
 
-from .._protocol.column_shape import rows_of
 from .._protocol.datatypes import Datatype
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.log import log_raised
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceRequest, Tensor
-from .base import AnyInputCodec, AnyRequestCodec, InputCodec, RequestCodec, bytes_of, find_class, normalize
+from .base import (
+    AnyInputCodec,
+    AnyRequestCodec,
+    InputCodec,
+    RequestCodec,
+    bytes_of,
+    find_class,
+    normalize,
+    rows_of,
+)
 from .column_reading import Decode, apply_declaration, read_series
 from .dataframes import PandasCodec
 from .dates import DatetimeCodec

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from .._protocol.column_shape import rows_of
 from .._protocol.datatypes import NUMBERS, Array
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor
 from .._protocol.to_array import object_array
 from .._turns import take_turns
-from .base import RequestCodec, find_class, raise_invalid_response
+from .base import RequestCodec, find_class, raise_invalid_response, rows_of
 from .column_dtypes import DTYPE, find_default_dtype, is_pandas_3, make_string_parameters
 from .column_reading import Decode, read_column
 from .column_writing import column_to_tensor

@@ -1,5 +1,5 @@
 """The content types `np`, `str`, `base64` and `pd_json`. Arrays are written as `[N, 1]`, lists as `[N]`; a
-declared output decides by `_protocol.column_shape`.
+declared output decides by `_codecs.base`.
 
 Specification: Content Types, NumPy Array, UTF-8 String, Base64.
 """

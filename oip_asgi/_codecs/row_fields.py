@@ -21,14 +21,13 @@ import msgspec
 import numpy as np
 from msgspec import inspect as types
 
-from .._protocol.column_shape import rows_of
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.schemas import RequestOutput
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor, make_tensor
 from .._protocol.to_array import object_array
 from .._turns import take_turns
-from .base import bytes_of, find_class
+from .base import bytes_of, find_class, rows_of
 from .column_dtypes import DTYPE
 from .dates import NO_DATE, DatetimeCodec
 from .plain import Base64Codec, PandasJSONCodec, StringCodec, read_beside_missing

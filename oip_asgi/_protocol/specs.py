@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from .column_shape import to_rank_of
 from .datatypes import (
     FIRST_ROUNDED,
     FLOATING,
@@ -269,8 +268,14 @@ class TensorSpec(_Resolved):
         return True
 
     def to_declared_rank(self, array: Array) -> Array:
-        """N values as `[N]` or `[N, 1]`, as it is declared."""
-        return to_rank_of(array, self.shape)
+        """N values as `[N]` or `[N, 1]`, as it is declared: `[N, 1]` is reshaped for `[-1]`, and `[N]` of
+        BYTES for `[-1, 1]` and `[-1, -1]`. Other arrays are returned as they are."""
+        rank = len(self.shape)
+        if rank == 1 and array.ndim == 2 and array.shape[1] == 1:
+            return array.reshape(-1)
+        if rank == 2 and array.ndim == 1 and self.shape[1] in (-1, 1) and array.dtype.hasobject:
+            return array.reshape(-1, 1)
+        return array
 
 
 def describe_place(shape: tuple[int, ...], index: int) -> str:
