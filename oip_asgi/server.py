@@ -81,10 +81,8 @@ class InferenceServer:
             None for no limit.
         max_json_bytes (int | None, default 33554432): The most JSON of a request, in bytes, decompressed;
             None for no limit. Binary tensor data after it does not count.
-        debug (bool, default False): Whether clients see what a model raised, and where the time of an answer
-            went. Not for production: the texts of exceptions may hold secrets. The times are in the header
-            `Server-Timing`, which browsers show, in milliseconds: queue, decode, run and encode. Over gRPC it
-            is initial metadata.
+        debug (bool, default False): Whether clients see what a model raised. Not for production: the texts of
+            exceptions may hold secrets.
         codecs (Sequence[type[InputCodec] | InputCodec | type[RequestCodec] | RequestCodec], default ()): Your
             own codecs, beside those of `oip_asgi.codecs`: subclasses of `InputCodec` or `RequestCodec`. A
             codec with the content type of one of ours replaces it.
@@ -105,6 +103,13 @@ class InferenceServer:
             change shared memory, in a browser. Without it, only the server's own pages may.
         shutdown_timeout (float, default 10.0): How many seconds running calls have to finish when the server
             stops. Keep it below the time that the host itself is given.
+        stream_keep_alive (float | None, default 15.0): After how many seconds without an item a stream over
+            ASGI sends a comment, each time, so that no proxy ends it; None for never. The head leaves with
+            the first of them, so a later error is an event. Nothing is sent over gRPC, under WSGI, in Flask
+            and in Django's views.
+        server_timing (bool, default False): Whether each answer says where its time went, in milliseconds, in
+            the header `Server-Timing`, which browsers show. It has queue, decode, run and encode; over gRPC
+            it is initial metadata. Everybody who gets an answer sees how long the model takes.
         shared_memory (SharedMemory | None, default None): Lets clients on this machine put tensors into
             system shared memory. Everybody who reaches the server may then read and overwrite what it allows.
 

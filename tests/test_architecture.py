@@ -126,7 +126,7 @@ BUDGETS: Final = {
     "_codecs": 2095,
     "_rest": 409,
     "_models": 2530,
-    "_serving": 1958,
+    "_serving": 1962,
     "_runtime": 1185,
     "_extensions": 772,
     "_docs": 391,
@@ -161,9 +161,9 @@ KNOWN_IN: Final = {
     "pandas": """
         _codecs/base.py _codecs/column_dtypes.py _codecs/column_reading.py _codecs/column_writing.py
         _codecs/content_types.py _codecs/dataframes.py _codecs/dates.py _codecs/entering.py _codecs/plain.py
-        _codecs/rows.py _json/checked_data.py _models/estimators.py _models/handler.py
-        _protocol/kinds.py _protocol/limits.py _protocol/to_array.py client/__main__.py client/_clients.py
-        client/score/__init__.py client/score/files.py server.py specs.py
+        _codecs/rows.py _json/checked_data.py _models/estimators.py _models/handler.py _protocol/kinds.py
+        _protocol/limits.py _protocol/to_array.py client/__main__.py client/_clients.py client/score/__init__.py
+        client/score/files.py server.py specs.py
     """,
 }
 """The files of the package that know a thing of the values, each of which has to change with it. No other file may know it."""

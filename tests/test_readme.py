@@ -254,7 +254,7 @@ def test_the_snippet_of_limits(run_snippet: Run) -> None:
 
 def test_the_snippet_of_what_does_not_work_shows_what_the_function_raised(run_snippet: Run) -> None:
     body = b'{"inputs": [{"name": "X", "datatype": "FP64", "shape": [1], "data": [1]}]}'
-    refused = error(over_asgi(run_snippet("exceptions may hold secrets")["app"], "/v2")(Request("POST", "/models/iris/infer", (), body)))
+    refused = error(over_asgi(run_snippet("debug=True")["app"], "/v2")(Request("POST", "/models/iris/infer", (), body)))
     assert refused[0] == 500
     assert refused[1].startswith("model 'iris' failed: IndexError(")
 

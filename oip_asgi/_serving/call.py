@@ -162,7 +162,9 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
             self.flight.keep(response, self.engine.clock())
         decoded, heard, first = self.decoded, self.heard, None
         # a stream has one head for all of its responses
-        encoding = self.engine.clock() if self.engine.options.debug and not self.timings.answered else 0.0
+        encoding = (
+            self.engine.clock() if self.engine.options.server_timing and not self.timings.answered else 0.0
+        )
         if heard is not None:
             first = heard.response or copy_response(response)
         if decoded.apply_options is not None:

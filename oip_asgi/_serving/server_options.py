@@ -30,6 +30,9 @@ _ORIGINS: Final = Check(
         and all(isinstance(each, str) and _ORIGIN.fullmatch(each) for each in value)
     ),
 )
+_ALIVE: Final = number(
+    "a positive number of seconds, or None for never", lambda value: 0 < value < float("inf")
+)
 _SECONDS: Final = number("a number of seconds, 0 or more", lambda value: value >= 0)
 
 
@@ -45,6 +48,8 @@ class ServerKeywords(TypedDict, total=False):
     authorize: Authorize | None
     trusted_origins: Sequence[str]
     shutdown_timeout: float
+    stream_keep_alive: float | None
+    server_timing: bool
     shared_memory: SharedMemory | None
 
 
@@ -62,6 +67,8 @@ class ServerOptions(msgspec.Struct, frozen=True, eq=False):
     authorize: Annotated[Authorize | None, CALLABLE] = None
     trusted_origins: Annotated[Sequence[str], _ORIGINS] = ()
     shutdown_timeout: Annotated[float, _SECONDS] = 10.0
+    stream_keep_alive: Annotated[float | None, _ALIVE] = 15.0
+    server_timing: Annotated[bool, BOOLEAN] = False
     shared_memory: Annotated[SharedMemory | None, instance_of(SharedMemory, "SharedMemory(allow=[...])")] = (
         None
     )

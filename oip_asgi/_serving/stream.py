@@ -37,10 +37,6 @@ T = TypeVar("T")
 
 _END: Final = object()
 
-KEEP_ALIVE: Final = 15.0
-"""Seconds without an item after which a comment leaves, each time: proxies end what is silent, as nginx does
-after 60."""
-
 _MEASURED: Final = 8
 """How many items of the first stream of a model are measured, if it has so many: how long each holds the
 event loop."""
@@ -149,9 +145,9 @@ class _StreamedRequest(Generic[T]):
 
     async def prepare(self, framing: Framing[T] | None) -> None:
         """Have the request decoded, and wait for the turn of what runs on the event loop."""
-        call, slot = self._call, self._call.slot
-        if framing is not None:
-            self._io.keep_alive(KEEP_ALIVE, framing.make_beat)
+        call, slot, seconds = self._call, self._call.slot, self._call.engine.options.stream_keep_alive
+        if framing is not None and seconds is not None:
+            self._io.keep_alive(seconds, framing.make_beat)
         if slot.turn is not None and call.latest_turn != math.inf:
             await wait_within_calls(call, slot.turn, self._io)
         call.deadline = min(call.deadline, self._generator.until)

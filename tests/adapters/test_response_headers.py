@@ -125,7 +125,7 @@ def test_the_log_says_which_header_and_why(caplog: pytest.LogCaptureFixture, nam
 
 
 def test_each_request_of_a_batch_has_its_timing() -> None:
-    server, calls = InferenceServer(debug=True), list[int]()
+    server, calls = InferenceServer(server_timing=True), list[int]()
 
     @server.model("m", max_batch_size=3, max_batch_delay=5.0)
     def notes(x: Any) -> Any:
@@ -148,7 +148,7 @@ MESSAGE = wire_request("m", [{"name": "x", "datatype": "FP32", "shape": [1], "co
 
 @pytest.mark.parametrize("serving", SERVINGS.values(), ids=SERVINGS)
 def test_they_are_initial_metadata_over_grpc(serving: Any) -> None:
-    server = make_server(debug=True)
+    server = make_server(server_timing=True)
     server.register("plain", lambda: 1)
     with serving(server) as address:
         client = Client(address)
@@ -171,7 +171,7 @@ def test_they_are_initial_metadata_over_grpc(serving: Any) -> None:
 
 @pytest.mark.parametrize("make_client", ASGI_CLIENTS.values(), ids=ASGI_CLIENTS)
 def test_they_are_headers_of_grpc_over_asgi(make_client: Any) -> None:
-    client = make_client(make_server(debug=True))
+    client = make_client(make_server(server_timing=True))
     got = client.got("ModelInfer", MESSAGE)
     assert got.headers["x-cost"] == "1"
     assert TIMING.fullmatch(got.headers["server-timing"])
@@ -184,7 +184,7 @@ def durations(answer: Answer) -> list[float]:
 
 
 def test_server_timing_says_where_the_time_went() -> None:
-    server = InferenceServer(debug=True)
+    server = InferenceServer(server_timing=True)
 
     @server.model("sleeps", max_concurrency=1)
     async def sleeps() -> Any:
@@ -223,5 +223,5 @@ def test_server_timing_says_where_the_time_went() -> None:
 
     waits = sorted(durations(answer)[0] for answer in asyncio.run(two()))
     assert waits[0] < 40 < waits[1]
-    server = give_headers(lambda context: context.response_headers.update({"Server-Timing": "gpu;dur=1"}), debug=True)
+    server = give_headers(lambda context: context.response_headers.update({"Server-Timing": "gpu;dur=1"}), server_timing=True)
     assert re.fullmatch(f"gpu;dur=1, {TIMING.pattern}", ask(server, "m").headers["server-timing"])  # after what the model wrote

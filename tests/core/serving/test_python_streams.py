@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from oip_asgi import InferenceContext, InferenceError, InferenceServer, OIPWSGIApp
-from tests.support.inside import keep_alive_each
 from tests.support.metrics import is_idle
 from tests.support.streaming import KINDS, Noted, of_kind, serve_stream
 from tests.support.talk import Talk, until
@@ -268,14 +267,9 @@ class Held:
             self.ended = True
 
 
-@pytest.fixture(autouse=True)
-def _comments_come_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    keep_alive_each(monkeypatch, SECONDS)
-
-
 def serve(function: Callable[..., Any], **options: Any) -> InferenceServer:
-    server = InferenceServer()
-    server.register("m", function, **options)
+    server = InferenceServer(**{"stream_keep_alive": SECONDS, **options})
+    server.register("m", function)
     return server
 
 
@@ -333,15 +327,13 @@ async def test_an_error_after_a_comment_is_an_event(kind: str, action: str) -> N
 
 
 @kinds
-async def test_items_that_come_in_time_have_no_comments_among_them(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    keep_alive_each(monkeypatch, 5 * SECONDS)
-
+async def test_items_that_come_in_time_have_no_comments_among_them(kind: str) -> None:
     def ticks(n: Any) -> Iterator[int]:
         for _ in range(12):
             time.sleep(SECONDS / 5)
             yield 1
 
-    server = serve(of_kind(kind, ticks))
+    server = serve(of_kind(kind, ticks), stream_keep_alive=5 * SECONDS)
     talk = listen(server)
     await asyncio.wait_for(talk.task, 20)
     assert talk.body == ONE * 12
@@ -349,22 +341,25 @@ async def test_items_that_come_in_time_have_no_comments_among_them(kind: str, mo
 
 
 @kinds
-async def test_what_comes_after_a_silence(kind: str) -> None:
+@pytest.mark.parametrize("comments", [COMMENT, b""], ids=["does not read", "None is never"])
+async def test_what_comes_after_a_silence(kind: str, comments: bytes) -> None:
     """A client that does not read gets one comment, and then all that has come."""
     held = Held(kind)
-    server = serve(held.model)
+    server = serve(held.model, stream_keep_alive=SECONDS if comments else None)
     talk = listen(server)
-    talk.takes.clear()
+    if comments:
+        talk.takes.clear()
     await asyncio.sleep(3 * SECONDS)
     assert talk.sent == []
     held.let_go()
-    await asyncio.sleep(3 * SECONDS)
-    assert talk.sent == []
-    talk.takes.set()
+    if comments:
+        await asyncio.sleep(3 * SECONDS)
+        assert talk.sent == []
+        talk.takes.set()
     await asyncio.wait_for(talk.task, 20)
     assert (talk.status, talk.body.replace(COMMENT, b"")) == (200, ONE + TWO)
-    assert talk.body.startswith(COMMENT)
-    assert talk.body.count(COMMENT) <= 3  # one in the silence; a busy machine may be late with an item after it
+    assert talk.body.startswith(comments)
+    assert talk.body.count(COMMENT) <= (3 if comments else 0)  # one in the silence; a busy machine may be late with an item after it
     await asyncio.to_thread(server.stop)
 
 
@@ -387,7 +382,8 @@ async def test_a_client_that_goes_while_there_are_comments_ends_the_generator(ki
 
 
 async def test_a_first_item_that_is_too_late_is_an_event_after_comments() -> None:
-    server = serve(Held("async def").model, timeout=4 * SECONDS)
+    server = InferenceServer(stream_keep_alive=SECONDS)
+    server.register("m", Held("async def").model, timeout=4 * SECONDS)
     talk = listen(server)
     await asyncio.wait_for(talk.task, 20)
     late = "model 'm' did not answer within 0.2 seconds, the shorter of its own timeout and the request's"
@@ -403,7 +399,7 @@ async def test_headers_of_the_model_leave_with_the_first_comment() -> None:
         await go_on.wait()
         yield 1
 
-    server = serve(model)
+    server = serve(model, server_timing=True)
     talk = listen(server)
     await until(lambda: talk.sent)
     assert talk.header("x-cost") == "7"
@@ -432,3 +428,9 @@ def test_where_the_server_asks_for_each_item_it_gets_items_only(kind: str) -> No
     answer = over_wsgi(OIPWSGIApp(server), "")(Request("POST", "/models/m/generate_stream", (), b'{"n": 1}'))
     assert (answer.status, answer.body) == (200, ONE + TWO)
     server.stop()
+
+
+@pytest.mark.parametrize("wrong", [0, -1, float("inf"), True, "15"])
+def test_what_it_can_be(wrong: Any) -> None:
+    with pytest.raises(ValueError, match=r"stream_keep_alive=.* must be a positive number of seconds, or None for never"):
+        InferenceServer(stream_keep_alive=wrong)

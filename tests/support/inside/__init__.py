@@ -22,7 +22,7 @@ from tests.support.inside.models import Limiter, Numbers, ResponseOutcome, Slot,
 from tests.support.inside.rest import json_data, json_text
 from tests.support.inside.rest import rest_body as rest
 from tests.support.inside.runtime import BackgroundLoop, BlockingIO, Fed, pieces, yield_interpreter
-from tests.support.inside.serving import call_stack, failures, stream
+from tests.support.inside.serving import call_stack, failures
 from tests.support.inside.values import Buffer
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -138,11 +138,6 @@ def wait_for_turns(patch: pytest.MonkeyPatch, seconds: float) -> None:
     """Let calls within calls that have no deadline wait for a slot as long as this."""
     for module in (call_stack, failures):
         patch.setattr(module, "MOST_SECONDS", seconds)
-
-
-def keep_alive_each(patch: pytest.MonkeyPatch, seconds: float) -> None:
-    """Let a stream without an item send a comment after so many seconds."""
-    patch.setattr(stream, "KEEP_ALIVE", seconds)
 
 
 def limit_threads(server: InferenceServer, most: int) -> None:
