@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import select
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import quote, unquote
 
@@ -74,25 +74,24 @@ def make_failure(
     return ConnectionFailed(f"{url} {what}: {reason}", reason, is_unsent=is_unsent, is_timeout=is_timeout)
 
 
-class Answer(Protocol):
-    """An answer whose body is still to be read."""
+class Head(NamedTuple):
+    """How an answer begins."""
 
     status: int
     headers: Mapping[str, str]  # by names in lower case
-
-    async def read(self) -> bytes:
-        """Read the next piece of the body; nothing at its end."""
-
-    async def close(self) -> None:
-        """Keep the connection if the body was read, and close it if not."""
 
 
 class Sender(Protocol):
     """Sends requests to one address. Raises ConnectionFailed."""
 
-    async def send(self, request: HTTPRequest, seconds: float | None) -> Answer:
-        """Send a request, with a limit of time for the connection and for each part that is sent or arrives;
-        None for the sender's own."""
+    def send(self, request: HTTPRequest, seconds: float | None) -> AsyncGenerator[Any]:
+        """Send a request; gives the `Head` of its answer, and then the pieces of its body. If it is closed
+        before the end of these, so is the connection.
+
+        Args:
+            seconds: A limit of time for the connection and for each part that is sent or arrives; None for
+                the sender's own.
+        """
 
     async def close(self) -> None: ...
 
