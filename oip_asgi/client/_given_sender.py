@@ -44,12 +44,8 @@ class GivenSender:
             )
             response = await wait_for(self._http.send(written, stream=True, follow_redirects=False))
             yield Head(response.status_code, combine_headers(response.headers.multi_items()))
-            if self._blocks:
-                for piece in response.iter_bytes():
-                    yield piece
-            else:
-                async for piece in response.aiter_bytes():
-                    yield piece
+            async for piece in iterate(response.iter_bytes() if self._blocks else response.aiter_bytes()):
+                yield piece
         except httpx2.RequestError as error:
             is_unsent = isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout))
             is_timeout = isinstance(error, httpx2.TimeoutException)

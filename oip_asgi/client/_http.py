@@ -10,7 +10,6 @@ from ssl import SSLContext
 from typing import Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
-from .._io import begin
 from .._protocol.errors import ErrorResponse, show
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.tensors import InferenceResponse
@@ -102,7 +101,7 @@ class HTTPLink:
 
     async def exchange(self, request: HTTPRequest, timeout: float | None, limit: int | None) -> HTTPAnswer:
         async with self.send(request, timeout) as pieces:
-            status, headers = cast(Head, await begin(pieces))
+            status, headers = cast(Head, await anext(pieces))
             collector = questions.Collector(headers, limit, writable=self.writable)
             async for piece in pieces:
                 collector.add(piece)
@@ -167,7 +166,7 @@ class HTTPLink:
         request = await self.compute(is_quick, questions.write_inference, inference, "infer_stream")
         limit = inference.max_body_bytes
         async with self.send(request, timeout) as pieces:
-            status, headers = cast(Head, await begin(pieces))
+            status, headers = cast(Head, await anext(pieces))
             if self.is_ours and status == 200:
                 questions.check_coding(headers)
             has_events = status == 200 and headers.get("content-type", "").lower().startswith(
