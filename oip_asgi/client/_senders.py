@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 from .._protocol.errors import show
 from ._questions import LONG, HTTPRequest
 
-_URL: Final = re.compile(r"(https?)://(\[[0-9a-fA-F:.]+\]|[^\s/?#@:\[\]]+)(?::(\d{1,5}))?(/[^?#]*)?")
+_URL: Final = re.compile(r"(https?)://(\[[0-9a-fA-F:.]+\]|[\w.-]+)(?::(\d{1,5}))?(/[^?#]*)?", re.ASCII)
 _SOCKET: Final = re.compile(r"http\+unix://(/?[^/].*?\.sock)(/.*)?", re.DOTALL)
 _EXPECTED: Final = (
     "expected one such as http://host:8000/v2, http+unix:///run/model.sock/v2 or grpc://host:8001, without "
@@ -114,10 +114,6 @@ def read_url(url: str) -> Address:
     if parsed is None or int(parsed[3] or 0) > 65_535:
         raise ValueError(f"the url is {show(url)}: {_EXPECTED}")
     scheme, host = parsed[1], parsed[2].lower()
-    try:
-        host = host if host.isascii() else host.encode("idna").decode()
-    except UnicodeError:
-        raise ValueError(f"the url is {show(url)}: {_EXPECTED}") from None
     port = int(parsed[3] or _PORTS[scheme])
     netloc = host if port == _PORTS[scheme] else f"{host}:{port}"
     prefix = quote((parsed[4] or "").rstrip("/"), safe="/%:@!$&'()*+,;=~")
