@@ -211,12 +211,7 @@ class Client:
     def statistics(self, model: str | None = None, version: str | int | None = None) -> list[dict[str, Any]]:
         """The numbers of one model, or of all: one object for each version, as the extension of statistics
         has it."""
-        question = (
-            questions.STATISTICS
-            if model is None
-            else questions.ask_of(model, version, questions.MODEL_STATISTICS)
-        )
-        return self._ask(question)
+        return self._ask(questions.ask_of(model, version, questions.STATISTICS))
 
     def config(self, model: str, version: str | int | None = None) -> dict[str, Any]:
         """A model's configuration, as Triton has it."""
@@ -333,12 +328,7 @@ class AsyncClient:
     async def statistics(
         self, model: str | None = None, version: str | int | None = None
     ) -> list[dict[str, Any]]:
-        question = (
-            questions.STATISTICS
-            if model is None
-            else questions.ask_of(model, version, questions.MODEL_STATISTICS)
-        )
-        return await self._calls.link.ask(question, None)
+        return await self._calls.link.ask(questions.ask_of(model, version, questions.STATISTICS), None)
 
     @_documented_as(Client.config)
     async def config(self, model: str, version: str | int | None = None) -> dict[str, Any]:

@@ -169,11 +169,10 @@ INDEX: Final = Question("POST", "/repository/index", "RepositoryIndex", _read_en
 INDEX_OF_READY: Final = Question(
     "POST", "/repository/index", "RepositoryIndex", _read_entries, {"ready": True}, {"ready": True}
 )
-STATISTICS: Final = Question("GET", "/models/stats", "ModelStatistics", _read_entries)
 
 MODEL_METADATA: Final = Question("GET", "", "ModelMetadata", _read_object)
 MODEL_READY: Final = Question("GET", "/ready", "ModelReady", _read_yes, is_probe=True)
-MODEL_STATISTICS: Final = Question("GET", "/stats", "ModelStatistics", _read_entries)
+STATISTICS: Final = Question("GET", "/stats", "ModelStatistics", _read_entries)
 MODEL_CONFIG: Final = Question(
     "GET",
     "/config",
@@ -182,9 +181,12 @@ MODEL_CONFIG: Final = Question(
 )
 
 
-def ask_of(model: str, version: str | int | None, question: Question[T]) -> Question[T]:
-    fields = {"name": model} if version is None else {"name": model, "version": str(version)}
-    return replace(question, path=path_of(model, version) + question.path, fields=fields)
+def ask_of(model: str | None, version: str | int | None, question: Question[T]) -> Question[T]:
+    """A question about a model; None for all of them."""
+    values = {"name": model, "version": None if version is None else str(version)}
+    fields = {name: value for name, value in values.items() if value is not None}
+    path = "/models" if model is None else path_of(model, version)
+    return replace(question, path=path + question.path, fields=fields)
 
 
 def ask_change(

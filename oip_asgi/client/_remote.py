@@ -35,10 +35,9 @@ from .._protocol.tensors import (
     to_plain_parameters,
 )
 from . import _questions as questions
-from ._addresses import Address, rank
+from ._addresses import ERRORS, Address, describe, is_passing, is_unsent, rank, refuse
 from ._declarations import get_list, read_specs
 from ._questions import Inference
-from ._refusals import ERRORS, describe, is_passing, is_unsent, refuse
 
 if TYPE_CHECKING:
     import httpx2
@@ -314,7 +313,9 @@ class _Remote:
                     refusal = self._refuse(address, error, context)
                 finally:
                     address.count_call(-1)
-            await _wait_or_raise(until, refusal)
+            if time.monotonic() >= until:
+                raise refusal
+            await asyncio.sleep(_AGAIN_SECONDS)
 
     def _write(self, request: InferenceRequest, context: InferenceContext) -> Inference:
         """What is asked there: the request without what was done here, and how much time is left for it."""
@@ -369,18 +370,13 @@ class _Remote:
                     f"the output {show(name)} is {tensor.datatype} of shape {list(array.shape)}: expected "
                     + (f"{spec.datatype} of shape {list(spec.shape)}" if spec else list_names(list(declared)))
                 )
-            if tensor.parameters:
-                tensor.parameters = to_plain_parameters(
-                    f"output {show(name)}", tensor.parameters, InvalidResponse
-                )
-        if response.parameters:
-            response.parameters = to_plain_parameters("the response", response.parameters, InvalidResponse)
-        if not declared.keys() <= by_name.keys():
-            missing = (
-                {output.name for output in request.outputs} & declared.keys() or declared.keys()
-            ) - by_name.keys()
-            if missing:
-                raise InvalidResponse(f"the response has no output {list_names(sorted(missing))}")
+            tensor.parameters = to_plain_parameters(
+                f"output {show(name)}", tensor.parameters, InvalidResponse
+            )
+        response.parameters = to_plain_parameters("the response", response.parameters, InvalidResponse)
+        asked = {output.name for output in request.outputs} & declared.keys()
+        if missing := (asked or declared.keys()) - by_name.keys():
+            raise InvalidResponse(f"the response has no output {list_names(sorted(missing))}")
         outputs = (
             [by_name[name] for name in declared if name in by_name]
             if len(by_name) > 1 and declared
@@ -421,13 +417,6 @@ def _tell(error: Exception) -> str:
 
 async def _once(response: Awaitable[InferenceResponse]) -> AsyncGenerator[InferenceResponse]:
     yield await response
-
-
-async def _wait_or_raise(until: float, refusal: InferenceError) -> None:
-    """Wait before all addresses are tried again. Raises what the client gets if no time is left for that."""
-    if time.monotonic() >= until:
-        raise refusal
-    await asyncio.sleep(_AGAIN_SECONDS)
 
 
 def _pass_on(parameters: Parameters) -> Parameters:
