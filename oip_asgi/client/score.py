@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -392,7 +392,11 @@ def _refuse(row: pd.DataFrame, error: InferenceError) -> Entry:
 
 
 def ask_patiently(
-    patience: float, gives_up: threading.Event, ask: Callable[..., Any], *arguments: Any
+    patience: float,
+    gives_up: threading.Event,
+    tell: Callable[[str], object],
+    ask: Callable[..., Any],
+    *arguments: Any,
 ) -> Any:
     """Ask again where the server is busy or away."""
     until = time.monotonic() + patience
@@ -404,7 +408,10 @@ def ask_patiently(
             after = getattr(error, "response_headers", {}).get("retry-after", "").strip()
             # who says a date gets a second, as servers that are busy say seconds
             seconds = min(max(float(after), 0.1), 60.0) if after.isdecimal() else 1.0
-            if not is_passing or time.monotonic() >= until or gives_up.wait(seconds):
+            if not is_passing or time.monotonic() >= until:
+                raise
+            tell(f"{error}: trying again for {patience:g} s\n")
+            if gives_up.wait(seconds):
                 raise
 
 
@@ -423,14 +430,13 @@ def open_journal(file: Path, out: Path, of: Mapping[str, Any], *, goes_on: bool)
         not was_cut or goes_on,
         f"{out}: a run was cut before its end: go on with --resume, or remove {file}",
     )
-    is_complete = out.exists() and not was_cut
     _need(
-        not (goes_on and is_complete),
+        was_cut or not (goes_on and out.exists()),
         f"--resume: {out} is complete: leave --resume out to score all rows anew",
     )
     append(file, [] if was_cut else [of])
     entries = read_journal(file)
-    begun = next(entries)
+    begun = next(entries, None)
     _need(begun == of, f"--resume: {out} was begun with {json.dumps(begun)}: this is {json.dumps(of)}")
     return sum(1 for _ in entries)
 
@@ -503,9 +509,8 @@ of them as one array, declare that: inputs=specs_of(X_train), or inputs=[TensorS
 def run(options: argparse.Namespace) -> int:
     _need(options.out.resolve() != options.rows.resolve(), "--out is the file of the rows")
     _need(min(options.chunk, options.connections) > 0, "--chunk and --connections: expected 1 or more")
-    suffixes = {file.suffix.lower() for file in (options.rows, options.out)}
     _need(
-        suffixes <= READERS.keys(),
+        {options.rows.suffix.lower(), options.out.suffix.lower()} <= READERS.keys(),
         f"{options.rows}, {options.out}: expected names that end with .csv, .jsonl or .parquet",
     )
     with (
@@ -517,7 +522,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _score(options: argparse.Namespace, client: Client, threads: ThreadPoolExecutor) -> int:
     gives_up, why, suffix = threading.Event(), "", options.out.suffix.lower()
-    patiently = partial(ask_patiently, options.patience, gives_up)
+    tell = cache(sys.stderr.write)  # each text once
+    patiently = partial(ask_patiently, options.patience, gives_up, tell)
     metadata = patiently(client.model_metadata, options.model, options.version)
     binary = "binary_tensor_data" in patiently(client.metadata).get("extensions", ())
     labels = {  # another server may mean something else by them
@@ -556,8 +562,8 @@ def _score(options: argparse.Namespace, client: Client, threads: ThreadPoolExecu
 
     def ask(rows: pd.DataFrame) -> list[dict[str, Any]]:
         sent = make_inputs(columns, rows, are_texts=are_texts)
-        response = client.infer(options.model, sent, version=options.version, binary=binary)
-        return read_outputs(response, rows, labels, suffix)
+        scored = client.infer(options.model, sent, version=options.version, binary=binary)
+        return read_outputs(scored, rows, labels, suffix)
 
     frames = (
         left
