@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from functools import lru_cache, partial
+from functools import partial
 from ssl import SSLContext
 from typing import Any, Final
 
@@ -72,7 +72,9 @@ class AwaitingSender:
             request.method,
             URL(self._base + request.path or "/", encoded=True),
             headers=_encode(request.headers),
-            timeout=_make_timeout(self._connect_seconds or seconds, seconds),
+            timeout=aiohttp.ClientTimeout(
+                total=None, connect=self._connect_seconds or seconds, sock_read=seconds
+            ),
             allow_redirects=False,
         )
         try:
@@ -101,11 +103,6 @@ class AwaitingSender:
 
     async def close(self) -> None:
         await self._sessions.close()
-
-
-@lru_cache(16)  # the same from request to request
-def _make_timeout(connect: float | None, read: float | None) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=None, connect=connect, sock_read=read)
 
 
 class _Response(aiohttp.ClientResponse):
