@@ -36,9 +36,9 @@ class Stopped(Exception):
     """No row can be scored any more; the text says why."""
 
 
-def _need(fits: object, otherwise: str) -> None:
+def _need(fits: object, otherwise: str, error: type[Exception] = ValueError) -> None:
     if not fits:
-        raise ValueError(otherwise)
+        raise error(otherwise)
 
 
 # Files of rows
@@ -69,12 +69,14 @@ def read_rows(file: Path, size: int, names: list[str] | None = None) -> Iterator
 def _read_csv(file: Path, size: int) -> Iterator[Any]:
     # the engine in C drops what the first row of a chunk has too much; and of blank lines, which are all
     # None, `""` is to be known
-    options: Any = {"dtype": object, "na_filter": False, "engine": "python", "skip_blank_lines": False}
-    with pd.read_csv(file, chunksize=size, **options) as parts:
+    with pd.read_csv(
+        file, chunksize=size, dtype=object, na_filter=False, engine="python", skip_blank_lines=False
+    ) as parts:
         for rows in parts:
-            # else pandas has taken the first values of each row for its name
-            is_counted = isinstance(rows.index, pd.RangeIndex)
-            _need(is_counted, "the first rows have more values than the file has columns")
+            _need(  # else pandas has taken the first values of each row for its name
+                isinstance(rows.index, pd.RangeIndex),
+                "the first rows have more values than the file has columns",
+            )
             yield rows.dropna(how="all")
 
 
@@ -132,8 +134,7 @@ def find_types(
     file: Path, size: int, read: Callable[[Any], Any], are_asked: Callable[[str], bool]
 ) -> tuple[dict[str, set[type]], int]:
     """The types of all values of each column that is asked; and how many rows there are."""
-    types: dict[str, set[type]] = {}
-    total = 0
+    types, total = dict[str, set[type]](), 0
     for rows in read_rows(file, size):
         for name in dict.fromkeys([*types, *rows]):  # a row of JSON need not have each column
             values = rows.get(name, [None]) if are_asked(name) else ()
@@ -195,8 +196,8 @@ def plan_columns(
             each["name"]: _plan_column(each, types[each["name"]], are_texts=are_texts) for each in present
         }
     expected = [each["name"] for each in rows or inputs]
-    row = json.dumps(dict.fromkeys(expected[:10], "..."))
-    such_as = f"; a line is one row, such as {row}" if {"rows", "inputs", "instances"} & types.keys() else ""
+    row = f"; a line is one row, such as {json.dumps(dict.fromkeys(expected[:10], '...'))}"
+    such_as = row if {"rows", "inputs", "instances"} & types.keys() else ""
     _need(
         len(rows) == 1 and len(rows[0]["shape"]) == 2,
         f"the model takes {_list_names(expected)}: the file has {_list_names(types)}{such_as}",
@@ -242,8 +243,8 @@ def _plan_column(declared: Mapping[str, Any], types: set[type], *, are_texts: bo
         are_floats=others == "numbers" or (is_any and not stay_texts and are_numbers and types != {int}),
     )
     has_gaps = others == "unknown" and _NONE in types and not are_numbers  # which a `Client` cannot know
-    gaps = partial(pd.Series, dtype=object) if has_gaps else list
-    return declared["name"], read, _keep_encoded if content_type == "base64" else gaps
+    write = partial(pd.Series, dtype=object) if has_gaps else list
+    return declared["name"], read, _keep_encoded if content_type == "base64" else write
 
 
 def _read(value: Any, *, is_text: bool, empty: str | None, are_floats: bool) -> Any:
@@ -290,11 +291,12 @@ def read_outputs(
     columns: dict[str, Any] = {"row": rows.index.tolist()}
     for tensor in response.outputs:
         name, array = tensor.name, tensor.array[:, 0] if tensor.array.shape[1:] == (1,) else tensor.array
-        if array.shape[:1] != (len(rows),):
-            raise Stopped(
-                f"the model does not score row by row: the output {name!r} of {len(rows)} rows has the "
-                f"shape {list(array.shape)}"
-            )
+        _need(
+            array.shape[:1] == (len(rows),),
+            f"the model does not score row by row: the output {name!r} of {len(rows)} rows has the shape "
+            f"{list(array.shape)}",
+            Stopped,
+        )
         if array.dtype.hasobject:
             is_json = tensor.parameters.get("content_type") == "pd_json"
             read = json.loads if is_json else lambda text: text.decode(errors="backslashreplace")
@@ -312,7 +314,7 @@ def read_outputs(
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-# Requests# Requests
+# Requests
 
 _OF_ALL_ROWS: Final = (401, 403, 404, 405, 407, 429, 503)
 """What a server answers whatever the rows are; with the last two, it may answer otherwise after a while."""
@@ -376,9 +378,12 @@ def _score_rows(
             return [_refuse(rows, error)]
         if is_first and len(rows) > 8 and status == 500:
             some = rows.sample(8, random_state=0)  # not each n-th, of which all may have what others do not
-            if not any("scored" in _score_rows(ask, row)[0] for _, row in some.groupby(level=0)):
-                which = f"rows {rows.index[0]} to {rows.index[-1]}, and with 8 of them alone"
-                raise Stopped(f"the model fails with {which}: {error}") from error
+            _need(
+                any("scored" in _score_rows(ask, row)[0] for _, row in some.groupby(level=0)),
+                f"the model fails with rows {rows.index[0]} to {rows.index[-1]}, and with 8 of them alone: "
+                f"{error}",
+                Stopped,
+            )
         size = -(-len(rows) // 4)
         parts = (rows.iloc[first : first + size] for first in range(0, len(rows), size))
         return [entry for part in parts for entry in _score_rows(ask, part)]
@@ -387,8 +392,8 @@ def _score_rows(
 def _refuse(row: pd.DataFrame, error: InferenceError) -> Entry:
     number, text = int(row.index[0]), getattr(error, "text", None) or _ADVICE.sub("", str(error))
     reason = _PLACE.sub(lambda at: f"{at[1] or ''}row {number}{', ' if at[2] else ''}", text)
-    told: dict[str, Any] = {"row": number, "reason": reason}
-    return {"refused": {**told, **row.iloc[0], **told}}
+    own: dict[Any, Any] = row.drop(columns=["row", "reason"], errors="ignore").iloc[0].to_dict()
+    return {"refused": {"row": number, "reason": reason, **own}}
 
 
 def ask_patiently(
@@ -476,8 +481,9 @@ def write_rows(file: Path, rows: Iterator[dict[str, Any]]) -> None:
 
 
 def _to_csv(rows: list[dict[str, Any]], *, has_names: bool) -> str:
-    frame = pd.DataFrame(rows, dtype=object)
-    write = partial(frame.to_csv, index=False, header=not has_names, lineterminator="\n")
+    write = partial(
+        pd.DataFrame(rows, dtype=object).to_csv, index=False, header=not has_names, lineterminator="\n"
+    )
     text = str(write())
     return str(write(quoting=1)) if "\r" in text else text  # as Python itself does since 3.13
 
@@ -522,8 +528,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _score(options: argparse.Namespace, client: Client, threads: ThreadPoolExecutor) -> int:
     gives_up, why, suffix = threading.Event(), "", options.out.suffix.lower()
-    tell = cache(sys.stderr.write)  # each text once
-    patiently = partial(ask_patiently, options.patience, gives_up, tell)
+    patiently = partial(ask_patiently, options.patience, gives_up, cache(sys.stderr.write))
     metadata = patiently(client.model_metadata, options.model, options.version)
     binary = "binary_tensor_data" in patiently(client.metadata).get("extensions", ())
     labels = {  # another server may mean something else by them
