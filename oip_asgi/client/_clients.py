@@ -152,8 +152,8 @@ class Client:
         `aclosing`, closes it at a place of your own.
 
         Returns:
-            An iterator over the responses, each as soon as it arrives. Nothing is sent before the first one is
-            asked for.
+            An iterator over the responses, each as soon as it arrives. Nothing is sent before the first one
+            is asked for.
         """
         return iterate_at_once(self._calls.stream(model, inputs, timeout, options))
 
