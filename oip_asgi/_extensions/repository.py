@@ -51,7 +51,7 @@ _STATES: Final[Mapping[State, tuple[PublicState, str, str]]] = {
 }
 """For each state: its name for users, its name in Triton's index, and the reason for it."""
 
-_NOT_READY: Final = "its ready= does not say that it is"
+_NOT_READY: Final = "it is not ready, as the log says"
 _RELOAD_FAILED: Final[Mapping[State, str]] = {
     "ready": "load failed, see the server's log: what was loaded before still serves",
     "idle": "load failed, see the server's log: the next request tries again",

@@ -1,88 +1,20 @@
-"""The addresses of another server: which one a call of `remote` takes, and when one is passed over; whether
-it can be reached, which the log has; and whether the model there is ready. All event loops that ask share
-these. Knows no requests.
+"""What `remote` knows of other servers. Their addresses: which one a call takes, when one is passed over, and
+whether it can be reached, which the log has; all event loops that ask share these. And what the client of
+this server gets if one refuses or fails. Knows no requests.
 """
 
 from __future__ import annotations
 
-import asyncio
 import math
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
-from weakref import WeakKeyDictionary
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from .._protocol.errors import SOON, ErrorResponse, InferenceError, InvalidResponse, NotReady
 from .._protocol.log import escape, logger
 from ._http import HTTPLink
-
-_SECONDS: Final = 1.0
-"""How long an answer about readiness is good, as everybody who reaches a port may ask for health as often as
-he likes; and how long the log says nothing of an address that has just come back."""
-
-
-class Reach:
-    """Whether an address can be reached: the log has one line when it goes away, and one when it is back.
-
-    Args:
-        name: The address and the model, for the log.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._lock = threading.Lock()
-        self._is_away = False
-        self._calls = 0
-        self._quiet_until = 0.0
-
-    def note_away(self, why: str, calls: int) -> bool:
-        """No connection could be opened, for so many calls. True if that is new."""
-        with self._lock:
-            self._calls += calls
-            if self._is_away or time.monotonic() < self._quiet_until:
-                return False
-            self._is_away = True
-        logger.warning("%s cannot be reached: %s", self._name, escape(why))
-        return True
-
-    def note_back(self) -> bool:
-        """A connection could be opened. True if that is new."""
-        if not self._is_away:  # as at nearly every call
-            return False
-        with self._lock:
-            was_away, self._is_away = self._is_away, False
-            calls, self._calls = self._calls, 0
-            self._quiet_until = time.monotonic() + _SECONDS
-        if was_away:  # two calls may come here at once
-            logger.warning("%s can be reached again: %d calls could not be sent to it", self._name, calls)
-        return was_away
-
-
-class Readiness:
-    """Why the model is not ready; None if it is. One question at a time on each event loop, whose answer is
-    good for a second.
-
-    Args:
-        ask: Asks the other server.
-    """
-
-    def __init__(self, ask: Callable[[], Awaitable[str | None]]) -> None:
-        self._ask = ask
-        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-        self._reason: str | None = None
-        self._good_until = 0.0
-
-    async def find_reason(self) -> str | None:
-        async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-            if time.monotonic() >= self._good_until:
-                self._reason = await self._ask()
-                self._good_until = time.monotonic() + _SECONDS
-            return self._reason
-
-    def forget(self) -> None:
-        """Let the next one ask: a call has seen that the server went away or is back."""
-        self._good_until = 0.0
-
+from ._senders import ConnectionFailed
 
 if TYPE_CHECKING:
     import httpx2
@@ -94,16 +26,25 @@ _CONNECT_SECONDS: Final = 5.0
 
 _ASIDE_SECONDS: Final = 1.0
 
+_QUIET_SECONDS: Final = 1.0
+"""How long the log says nothing of an address that has just come back."""
+
 
 class Address:
-    """One address. Calls of all event loops are counted together."""
+    """One address. Calls of all event loops are counted together. The log has one line when it goes away, and
+    one when it is back.
 
-    def __init__(self, url: str, http: httpx2.AsyncClient | None) -> None:
-        self.url = url
+    Args:
+        model: The name of the model there, for the log.
+    """
+
+    def __init__(self, url: str, model: str, http: httpx2.AsyncClient | None) -> None:
+        self.url, self._model = url, model
         self.is_grpc = url.startswith(("grpc://", "grpcs://"))
         self._lock = threading.Lock()
-        self._running = 0
-        self._aside_until = 0.0
+        self._running = self._unsent = 0
+        self._aside_until = self._quiet_until = 0.0
+        self._is_away = False
         self.link: GRPCLink | HTTPLink
         if self.is_grpc:
             from ._grpc import GRPCLink  # needs another extra
@@ -115,13 +56,10 @@ class Address:
                 url, None, math.inf, http, writable=False, connections=0, connect_seconds=_CONNECT_SECONDS
             )
 
-    def begin_call(self) -> None:
+    def count_call(self, change: int) -> None:
+        """One has begun, 1, or ended, -1."""
         with self._lock:
-            self._running += 1
-
-    def end_call(self) -> None:
-        with self._lock:
-            self._running -= 1
+            self._running += change
 
     def pass_over(self) -> None:
         """Let calls take another one for a second, if there is one."""
@@ -131,26 +69,122 @@ class Address:
         """The least is taken first."""
         return self._aside_until > time.monotonic(), self._running
 
+    def note_away(self, why: str, calls: int) -> bool:
+        """No connection could be opened, for so many calls. True if that is new."""
+        with self._lock:
+            self._unsent += calls
+            if self._is_away or time.monotonic() < self._quiet_until:
+                return False
+            self._is_away = True
+        logger.warning(
+            "%s, which has the model %r, cannot be reached: %s", self.url, self._model, escape(why)
+        )
+        return True
 
-class Addresses:
-    """Raises ValueError if a URL cannot be the address of a server."""
+    def note_back(self) -> bool:
+        """A connection could be opened. True if that is new."""
+        if not self._is_away:  # as at nearly every call
+            return False
+        with self._lock:
+            was_away, self._is_away = self._is_away, False
+            calls, self._unsent = self._unsent, 0
+            self._quiet_until = time.monotonic() + _QUIET_SECONDS
+        if was_away:  # two calls may come here at once
+            back = "%s, which has the model %r, can be reached again: %d calls could not be sent to it"
+            logger.warning(back, self.url, self._model, calls)
+        return was_away
 
-    def __init__(self, urls: Sequence[str], http: httpx2.AsyncClient | None) -> None:
-        self.urls = urls
-        self._all = [Address(url, http) for url in urls]
 
-    def __str__(self) -> str:
-        return " or ".join(self.urls)
+def rank(addresses: Sequence[Address]) -> Sequence[Address]:
+    """The addresses in the order in which a call tries them: the one with the fewest calls first."""
+    return sorted(addresses, key=Address.rank) if len(addresses) > 1 else addresses
 
-    def choose(self) -> Iterator[Address]:
-        """Each address, in the order in which a call tries them: the one with the fewest calls first."""
-        left = list(self._all)
-        while left:
-            best = min(left, key=Address.rank) if len(left) > 1 else left[0]
-            left.remove(best)
-            yield best
 
-    async def close(self) -> None:
-        """Close the connections of all event loops that still run."""
-        for address in self._all:
-            await address.link.close()
+# What they refuse
+
+_NOT_THE_CLIENTS_FAULT: Final = (404, 405, 406, 407, 408, 411, 426, 429)
+"""What another server answers if its address, model or proxy is wrong, or it has no time. The client can do
+nothing about that."""
+
+_NO_MODEL: Final = "Request for unknown model"
+"""How Triton's text begins if it does not have the model, with the status 400 in older versions."""
+
+_NOT_YET: Final = (429, 502, 503, 504)
+
+ERRORS: Final = (ConnectionFailed, InvalidResponse, TimeoutError)
+"""What asking another server raises."""
+
+
+class Refusal(NamedTuple):
+    """What the client gets."""
+
+    status: int
+    text: str = ""  # the text; empty if `what` is all that the client may know
+    what: str = ""  # what the other server did
+    headers: Mapping[str, str] = {}  # those that belong to the status
+    # whether the other server did not answer as it should, so that another one may be better
+    is_away: bool = False
+
+    def make(self, model: str, url: str, error: Exception) -> InferenceError:
+        """The error. Its cause is for the log."""
+        # the log has one line of the address, and none of each request
+        kind = NotReady if is_unsent(error) else InferenceError
+        refused = kind(
+            self.text or f"model {model!r} failed: its server {self.what}",
+            status=self.status,
+            headers=self.headers,
+        )
+        if self.what:
+            # its text has no status, which `what` has
+            refused.__cause__ = ConnectionError(
+                f"{url} {self.what}: {getattr(error, 'text', '') or describe(error)}"
+            )
+        return refused
+
+
+def refuse(error: Exception) -> Refusal | None:
+    """What the client gets; None if the error is not the other server's."""
+    if is_unsent(error):
+        return Refusal(503, what="cannot be reached", headers=SOON, is_away=True)
+    if isinstance(error, ErrorResponse):
+        return _refuse_as_there(error, error.response_status)
+    if isinstance(error, TimeoutError) or (isinstance(error, ConnectionFailed) and error.is_timeout):
+        return Refusal(504, what="took too long", is_away=True)
+    if isinstance(error, ConnectionFailed):
+        return Refusal(502, what="gave no whole answer", is_away=True)
+    return Refusal(502, what="gave a broken answer") if isinstance(error, InvalidResponse) else None
+
+
+def _refuse_as_there(error: ErrorResponse, status: int | None) -> Refusal:
+    if status is None:  # within a stream, whose errors have no status
+        return Refusal(502, error.text, "broke off its stream")
+    what, is_away = f"answered with the status {status}", status in (502, 503, 504)
+    if 400 <= status <= 499 and status not in _NOT_THE_CLIENTS_FAULT and not error.text.startswith(_NO_MODEL):
+        return Refusal(
+            status, error.text, "" if error.text else what, _keep_header(error, "WWW-Authenticate")
+        )
+    if status in (429, 503):
+        return Refusal(503, "", what, _keep_header(error, "Retry-After") or SOON, is_away)
+    return Refusal(504 if status in (408, 504) else 502, "", what, {}, is_away)
+
+
+def _keep_header(error: ErrorResponse, name: str) -> dict[str, str]:
+    """A header for the client, if the other server sent it, and it can be sent."""
+    value = error.response_headers.get(name.lower(), "")
+    return {name: value} if value and value.isascii() and value.isprintable() else {}
+
+
+def is_unsent(error: Exception) -> bool:
+    """Whether no connection could be opened, so that nothing was sent."""
+    return isinstance(error, ConnectionFailed) and error.is_unsent
+
+
+def is_passing(error: Exception) -> bool:
+    """Whether the other server may only not be up yet."""
+    if isinstance(error, ErrorResponse):
+        return error.response_status in _NOT_YET
+    return not isinstance(error, InvalidResponse)
+
+
+def describe(error: Exception) -> str:
+    return (error.reason if isinstance(error, ConnectionFailed) else str(error)) or type(error).__name__

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from functools import lru_cache, partial
+from collections.abc import AsyncGenerator
+from functools import partial
 from ssl import SSLContext
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from .._protocol.errors import InvalidRequest
 from .._rest.client import combine_headers
 from ._loops import ByLoop
 from ._questions import LONG, Headers, HTTPRequest, cut_pieces, to_limit
-from ._senders import IDLE_SECONDS, Address, ConnectionFailed, is_kept, is_readable, make_failure
+from ._senders import IDLE_SECONDS, Address, Head, is_kept, is_readable, make_failure
 
 try:
     import aiohttp
@@ -63,45 +63,46 @@ class AwaitingSender:
             read_bufsize=LONG * 4,
         )
 
-    async def send(self, request: HTTPRequest, seconds: float | None) -> _Answer:
+    async def send(self, request: HTTPRequest, seconds: float | None) -> AsyncGenerator[Any]:
         loop = asyncio.get_running_loop()
         session = self._sessions.get(loop) or await self._sessions.make(loop)
-        seconds = to_limit(seconds)
-        timeout = _make_timeout(self._connect_seconds or seconds, seconds)
-        url = URL(self._base + request.path or "/", encoded=True)
+        seconds, body, response = to_limit(seconds), None, None
         ask = partial(
             session.request,
             request.method,
-            url,
+            URL(self._base + request.path or "/", encoded=True),
             headers=_encode(request.headers),
-            timeout=timeout,
+            timeout=aiohttp.ClientTimeout(
+                total=None, connect=self._connect_seconds or seconds, sock_read=seconds
+            ),
             allow_redirects=False,
         )
         try:
             if request.size <= LONG:
-                return _Answer(self, await ask(data=b"".join(request.body) or None), request)
-            async with asyncio.timeout(seconds) as limit:
-                body = _Body(request.body, limit, seconds)
-                response = await ask(data=body)
-            body.is_answered = True
+                response = await ask(data=b"".join(request.body) or None)
+            else:
+                async with asyncio.timeout(seconds) as limit:
+                    body = _Body(request.body, limit, seconds)
+                    response = await ask(data=body)
+                body.is_answered = True
+            yield Head(response.status, combine_headers(response.headers.items()))
+            while not response.content.at_eof():
+                # `readany` would join, and so copy, what has come meanwhile
+                piece, _ = await response.content.readchunk()
+                if piece:
+                    yield piece
         except (OSError, aiohttp.ClientError) as error:
-            raise self.fail(error) from error
-        return _Answer(self, response, request, body)
-
-    def fail(self, error: Exception) -> ConnectionFailed:
-        is_unsent = isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError))
-        cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-        return make_failure(
-            self._address.url, cause, is_unsent=is_unsent, is_timeout=isinstance(error, TimeoutError)
-        )
+            is_unsent = isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError))
+            cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+            raise make_failure(
+                self._address.url, cause, is_unsent=is_unsent, is_timeout=isinstance(error, TimeoutError)
+            ) from error
+        finally:
+            if response is not None:
+                _close(response, request, is_sent=body is None or body.is_whole)
 
     async def close(self) -> None:
         await self._sessions.close()
-
-
-@lru_cache(16)  # the same from request to request
-def _make_timeout(connect: float | None, read: float | None) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=None, connect=connect, sock_read=read)
 
 
 class _Response(aiohttp.ClientResponse):
@@ -138,38 +139,12 @@ class _Body(aiohttp.Payload):
         return b"".join(self._value).decode(encoding, errors)
 
 
-class _Answer:
-    def __init__(
-        self,
-        sender: AwaitingSender,
-        response: aiohttp.ClientResponse,
-        request: HTTPRequest,
-        body: _Body | None = None,
-    ) -> None:
-        self.status = response.status
-        self.headers: Mapping[str, str] = combine_headers(response.headers.items())
-        self._sender, self._response, self._request, self._body = sender, response, request, body
-
-    async def read(self) -> bytes:
-        content = self._response.content
-        try:
-            while True:
-                if content.at_eof():
-                    return b""
-                # `readany` would join, and so copy, what has come meanwhile
-                piece, ends_chunk = await content.readchunk()
-                if piece or not ends_chunk:
-                    return piece
-        except (OSError, aiohttp.ClientError) as error:
-            raise self._sender.fail(error) from error
-
-    async def close(self) -> None:
-        response = self._response
-        is_sent = self._body is None or self._body.is_whole
-        if not (is_sent and response.content.at_eof() and is_kept(self.status, self._request)):
-            response.close()
-            if isinstance(response, _Response) and response.transport is not None:
-                response.transport.close()
+def _close(response: aiohttp.ClientResponse, request: HTTPRequest, *, is_sent: bool) -> None:
+    """Close a connection that is not kept."""
+    if not (is_sent and response.content.at_eof() and is_kept(response.status, request)):
+        response.close()
+        if isinstance(response, _Response) and response.transport is not None:
+            response.transport.close()
 
 
 def _encode(headers: Headers) -> Headers:

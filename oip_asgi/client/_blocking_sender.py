@@ -1,5 +1,5 @@
-"""Sends requests with `http.client` of the standard library, and keeps one connection for each thread. Its
-coroutines never wait."""
+"""Sends requests with `http.client` of the standard library, each over a connection that no other thread uses
+meanwhile. Its coroutines never wait."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping
 from http import HTTPStatus
 from http.client import (
     BadStatusLine,
@@ -20,12 +21,11 @@ from http.client import (
 )
 from ssl import SSLContext, create_default_context
 from typing import Any, Final, cast
-from weakref import WeakSet
 
 from .._protocol.errors import show
 from .._rest.client import combine_headers
 from ._questions import LONG, Headers, HTTPRequest, cut_pieces, to_limit
-from ._senders import IDLE_SECONDS, Address, ConnectionFailed, is_kept, is_readable, make_failure
+from ._senders import IDLE_SECONDS, Address, ConnectionFailed, Head, is_kept, is_readable, make_failure
 
 _PIECE: Final = 4 * LONG
 
@@ -123,168 +123,108 @@ class _Connection(HTTPConnection):
                 self.sock.settimeout(seconds)
 
 
-class _Place:
-    """A thread's connection while nobody uses it."""
-
-    def __init__(self) -> None:
-        self.connection: _Connection | None = None
-        self.since = 0.0
-
-    def take(self) -> _Connection | None:
-        connection, self.connection = self.connection, None
-        if connection is None or (
-            time.monotonic() - self.since < IDLE_SECONDS and not is_readable(connection.sock)
-        ):
-            return connection  # nor has the server closed it, or sent what nobody asked for
-        connection.close()
-        return None
-
-    def close(self) -> None:
-        connection, self.connection = self.connection, None
-        if connection is not None:
-            connection.close()
-
-    __del__ = close  # the thread has ended
-
-
-class _Places:
-    """The places of the threads of one process."""
-
-    def __init__(self) -> None:
-        self.pid = os.getpid()
-        self._own = threading.local()
-        self._all: WeakSet[_Place] = WeakSet()
-        self._lock = threading.Lock()
-        self._is_closed = False
-
-    def find(self) -> _Place:
-        """That of this thread."""
-        place: _Place | None = getattr(self._own, "place", None)
-        if place is None:
-            place = self._own.place = _Place()
-            with self._lock:
-                self._all.add(place)
-        return place
-
-    def keep(self, connection: _Connection) -> None:
-        place = self.find()
-        if place.connection is not None or self._is_closed:
-            connection.close()
-        else:
-            place.connection, place.since = connection, time.monotonic()
-
-    def close(self) -> None:
-        self._is_closed = True
-        with self._lock:
-            for place in self._all:
-                place.close()
-
-
 class BlockingSender:
     def __init__(self, address: Address, context: SSLContext | None) -> None:
         self._address = address
         self._context = (context or create_default_context()) if address.scheme == "https" else None
-        self._places = _Places()
+        self._pid = os.getpid()
+        self._idle = deque[tuple[float, _Connection]]()  # the last one is the one that was used last
+        self._lock, self._is_closed = threading.Lock(), False
 
-    async def send(self, request: HTTPRequest, seconds: float | None) -> _Answer:
-        if self._places.pid != os.getpid():
-            self._places = _Places()  # a process that was forked: the connections are its parent's too
-        seconds = to_limit(seconds)
-        kept = self._places.find().take()
-        if kept is not None:
-            try:
-                return self._ask(kept, request, seconds, is_used=True)
-            except _Unread:
-                kept.close()
+    async def send(self, request: HTTPRequest, seconds: float | None) -> AsyncGenerator[Any]:
+        seconds, response, is_read = to_limit(seconds), None, False
+        if self._pid != os.getpid():  # a process that was forked: the connections are its parent's too
+            self._pid, self._idle, self._lock = os.getpid(), deque(), threading.Lock()
+        kept = self._take()
+        connection = kept or self._open(seconds)
+        try:
+            response = self._ask(connection, request, seconds, is_used=kept is not None)
+            if response is None:
+                connection.close()
+                connection = self._open(seconds)
+                response = self._ask(connection, request, seconds, is_used=False)
+            assert response is not None
+            yield Head(response.status, response.fields)
+            while response.length != 0 and (piece := response.read1(_PIECE)):
+                yield piece
+            if response.length:
+                raise IncompleteRead(b"", response.length)
+            is_read = is_kept(response.status, request)
+        except ConnectionFailed:
+            raise
+        except (OSError, HTTPException) as error:
+            raise self._fail(error) from error
+        finally:
+            if response is not None:
+                response.close()
+            if is_read and connection.sock is not None:
+                self._keep(connection)
+            else:
+                connection.close()
+
+    def _open(self, seconds: float | None) -> _Connection:
         connection = _Connection(self._address, self._context)
         connection.set_timeout(seconds)
         try:
             connection.connect()
         except OSError as error:
-            raise self.fail(error, is_unsent=True) from error
-        return self._ask(connection, request, seconds, is_used=False)
+            raise self._fail(error, is_unsent=True) from error
+        return connection
 
     def _ask(
         self, connection: _Connection, request: HTTPRequest, seconds: float | None, *, is_used: bool
-    ) -> _Answer:
-        was_reset = False
+    ) -> _Response | None:
+        """The head of the answer. None if the server closed a connection that was kept before it read the
+        request, which may go out once more."""
+        connection.set_timeout(seconds)
+        path = self._address.prefix + request.path or "/"
+        connection.putrequest(request.method, path, skip_host=True, skip_accept_encoding=True)
+        for name, value in request.headers:
+            connection.putheader(name, value)
+        was_reset, is_long = False, request.size > LONG
+        connection.body = b"" if is_long else b"".join(request.body)
         try:
-            connection.set_timeout(seconds)
-            connection.putrequest(
-                request.method,
-                self._address.prefix + request.path or "/",
-                skip_host=True,
-                skip_accept_encoding=True,
-            )
-            for name, value in request.headers:
-                connection.putheader(name, value)
-            size = request.size
-            if size <= LONG:
-                connection.body = b"".join(request.body)
-            try:
-                connection.endheaders()
-                if size > LONG:
-                    for piece in cut_pieces(request.body):
-                        connection.send(piece)
-            except (BrokenPipeError, ConnectionResetError):
-                was_reset = True  # the server may have answered before
-            return _Answer(self, self._places, connection, request, cast(_Response, connection.getresponse()))
-        except (BrokenPipeError, ConnectionResetError) as error:
-            connection.close()
-            if is_used and was_reset:
-                raise _Unread from None  # not all of it was written, so the server has not read it to its end
-            raise self.fail(error) from error
-        except (OSError, HTTPException) as error:
-            connection.close()
-            raise self.fail(error) from error
-        except BaseException:
-            connection.close()
-            raise
+            connection.endheaders()
+            for piece in cut_pieces(request.body) if is_long else ():
+                connection.send(piece)
+        except (BrokenPipeError, ConnectionResetError):
+            was_reset = True  # the server may have answered before
+        try:
+            return cast(_Response, connection.getresponse())
+        except (BrokenPipeError, ConnectionResetError):
+            if not (is_used and was_reset):
+                raise
+            return None  # not all of it was written, so the server has not read it to its end
 
-    def fail(self, error: Exception, *, is_unsent: bool = False) -> ConnectionFailed:
+    def _take(self) -> _Connection | None:
+        """One that is kept, nor has the server closed it, or sent what nobody asked for."""
+        with self._lock:
+            while self._idle:
+                since, connection = self._idle.pop()
+                if time.monotonic() - since < IDLE_SECONDS and not is_readable(connection.sock):
+                    return connection
+                connection.close()
+        return None
+
+    def _keep(self, connection: _Connection) -> None:
+        now = time.monotonic()
+        with self._lock:
+            while self._idle and now - self._idle[0][0] > IDLE_SECONDS:  # of threads that have ended
+                self._idle.popleft()[1].close()
+            self._idle.append((now, connection))
+        if self._is_closed:
+            self._close_idle()
+
+    def _fail(self, error: Exception, *, is_unsent: bool = False) -> ConnectionFailed:
         return make_failure(
             self._address.url, error, is_unsent=is_unsent, is_timeout=isinstance(error, TimeoutError)
         )
 
     async def close(self) -> None:
-        self._places.close()
+        self._is_closed = True
+        self._close_idle()
 
-
-class _Unread(Exception):
-    """The server closed a connection that was kept before it read the request, which may go out once more."""
-
-
-class _Answer:
-    def __init__(
-        self,
-        sender: BlockingSender,
-        places: _Places,
-        connection: _Connection,
-        request: HTTPRequest,
-        response: _Response,
-    ) -> None:
-        self.status = response.status
-        self.headers = response.fields
-        self._sender, self._places, self._connection, self._response = sender, places, connection, response
-        self._is_kept, self._has_ended = is_kept(self.status, request), False
-
-    async def read(self) -> bytes:
-        response = self._response
-        if response.length == 0:
-            self._has_ended = True
-            return b""
-        try:
-            piece = response.read1(_PIECE)
-            if not piece and response.length:
-                raise IncompleteRead(b"", response.length)
-        except (OSError, HTTPException) as error:
-            raise self._sender.fail(error) from error
-        self._has_ended = not piece
-        return piece
-
-    async def close(self) -> None:
-        self._response.close()
-        if self._has_ended and self._is_kept and self._connection.sock is not None:
-            self._places.keep(self._connection)
-        else:
-            self._connection.close()
+    def _close_idle(self) -> None:
+        with self._lock:
+            while self._idle:
+                self._idle.pop()[1].close()

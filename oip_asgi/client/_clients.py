@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 from .._io import finish
@@ -11,7 +10,7 @@ from .._protocol.errors import show
 from .._protocol.schemas import RequestOutput
 from .._protocol.tensors import InferenceResponse
 from . import _questions as questions
-from ._declarations import Declarations, have_lists
+from ._declarations import Calls
 from ._http import HTTPLink
 from ._loops import iterate_at_once
 from ._questions import MAX_BODY_BYTES, Options, Question
@@ -78,9 +77,8 @@ class Client:
         ssl: SSLContext | None = None,
         http: httpx2.Client | None = None,
     ) -> None:
-        self._link = _make_link(url, headers, timeout, max_body_bytes, ssl, http, blocks=True)
-        self._declarations = Declarations()
-        self._limit = max_body_bytes
+        link = _make_link(url, headers, timeout, max_body_bytes, ssl, http, blocks=True)
+        self._calls = Calls(link, max_body_bytes)
 
     def __enter__(self) -> Self:
         return self
@@ -90,11 +88,11 @@ class Client:
 
     def close(self) -> None:
         """Close the connections. Any call after that raises RuntimeError."""
-        link, self._link = self._link, cast(Any, _Closed())
+        link, self._calls.link = self._calls.link, cast(Any, _Closed())
         finish(link.close())
 
     def _ask(self, question: Question[T], timeout: float | None = None) -> T:
-        return finish(self._link.ask(question, timeout))
+        return finish(self._calls.link.ask(question, timeout))
 
     def infer(
         self,
@@ -140,14 +138,8 @@ class Client:
 
         Specification: Inference, Binary Tensor Data Extension.
         """
-        specs = (
-            finish(self._declarations.find(self._link, model, version, timeout)) if have_lists(inputs) else {}
-        )
-        with self._declarations.kept(model, version):
-            inference = questions.make_inference(
-                specs, self._limit, model, inputs, version, parameters, outputs, id, binary
-            )
-            return finish(self._link.infer(inference, timeout))
+        options = Options(version=version, parameters=parameters, outputs=outputs, id=id, binary=binary)
+        return finish(self._calls.infer(model, inputs, timeout, **options))
 
     def stream(
         self, model: str, inputs: Any, *, timeout: float | None = None, **options: Unpack[Options]
@@ -160,16 +152,10 @@ class Client:
         `aclosing`, closes it at a place of your own.
 
         Returns:
-            An iterator over the responses, each as soon as it arrives.
+            An iterator over the responses, each as soon as it arrives. Nothing is sent before the first one
+            is asked for.
         """
-        version = options.get("version")
-        specs = (
-            finish(self._declarations.find(self._link, model, version, timeout)) if have_lists(inputs) else {}
-        )
-        with self._declarations.kept(model, version):
-            inference = questions.make_inference(specs, self._limit, model, inputs, **options)
-        responses = iterate_at_once(self._link.stream(inference, timeout))
-        return self._declarations.keep(model, version, responses)
+        return iterate_at_once(self._calls.stream(model, inputs, timeout, options))
 
     def metadata(self) -> dict[str, Any]:
         """The server's metadata: `name`, `version`, and `extensions`, such as "binary_tensor_data"."""
@@ -226,12 +212,7 @@ class Client:
     def statistics(self, model: str | None = None, version: str | int | None = None) -> list[dict[str, Any]]:
         """The numbers of one model, or of all: one object for each version, as the extension of statistics
         has it."""
-        question = (
-            questions.STATISTICS
-            if model is None
-            else questions.ask_of(model, version, questions.MODEL_STATISTICS)
-        )
-        return self._ask(question)
+        return self._ask(questions.ask_of(model, version, questions.STATISTICS))
 
     def config(self, model: str, version: str | int | None = None) -> dict[str, Any]:
         """A model's configuration, as Triton has it."""
@@ -268,9 +249,8 @@ class AsyncClient:
         ssl: SSLContext | None = None,
         http: httpx2.AsyncClient | None = None,
     ) -> None:
-        self._link = _make_link(url, headers, timeout, max_body_bytes, ssl, http, blocks=False)
-        self._declarations = Declarations()
-        self._limit = max_body_bytes
+        link = _make_link(url, headers, timeout, max_body_bytes, ssl, http, blocks=False)
+        self._calls = Calls(link, max_body_bytes)
 
     async def __aenter__(self) -> Self:
         return self
@@ -280,7 +260,7 @@ class AsyncClient:
 
     @_documented_as(Client.close)
     async def close(self) -> None:
-        link, self._link = self._link, cast(Any, _Closed())
+        link, self._calls.link = self._calls.link, cast(Any, _Closed())
         await link.close()
 
     @_documented_as(Client.infer)
@@ -296,88 +276,64 @@ class AsyncClient:
         timeout: float | None = None,
         binary: bool = True,
     ) -> InferenceResponse:
-        specs = (
-            await self._declarations.find(self._link, model, version, timeout) if have_lists(inputs) else {}
-        )
-        with self._declarations.kept(model, version):
-            inference = questions.make_inference(
-                specs, self._limit, model, inputs, version, parameters, outputs, id, binary
-            )
-            return await self._link.infer(inference, timeout)
+        options = Options(version=version, parameters=parameters, outputs=outputs, id=id, binary=binary)
+        return await self._calls.infer(model, inputs, timeout, **options)
 
     @_documented_as(Client.stream)
     def stream(
         self, model: str, inputs: Any, *, timeout: float | None = None, **options: Unpack[Options]
     ) -> AsyncGenerator[InferenceResponse]:
-        if have_lists(inputs):
-            return self._stream_lists(model, inputs, timeout, options)
-        return self._link.stream(questions.make_inference({}, self._limit, model, inputs, **options), timeout)
-
-    async def _stream_lists(
-        self, model: str, inputs: Any, timeout: float | None, options: Options
-    ) -> AsyncGenerator[InferenceResponse]:
-        version = options.get("version")
-        specs = await self._declarations.find(self._link, model, version, timeout)
-        with self._declarations.kept(model, version):
-            inference = questions.make_inference(specs, self._limit, model, inputs, **options)
-            async with aclosing(self._link.stream(inference, timeout)) as responses:
-                async for response in responses:
-                    yield response
+        return self._calls.stream(model, inputs, timeout, options)
 
     @_documented_as(Client.metadata)
     async def metadata(self) -> dict[str, Any]:
-        return await self._link.ask(questions.METADATA, None)
+        return await self._calls.link.ask(questions.METADATA, None)
 
     @_documented_as(Client.is_live)
     async def is_live(self) -> bool:
-        return await self._link.ask(questions.LIVE, None)
+        return await self._calls.link.ask(questions.LIVE, None)
 
     @_documented_as(Client.is_ready)
     async def is_ready(self) -> bool:
-        return await self._link.ask(questions.READY, None)
+        return await self._calls.link.ask(questions.READY, None)
 
     @_documented_as(Client.is_model_ready)
     async def is_model_ready(self, model: str, version: str | int | None = None) -> bool:
-        return await self._link.ask(questions.ask_of(model, version, questions.MODEL_READY), None)
+        return await self._calls.link.ask(questions.ask_of(model, version, questions.MODEL_READY), None)
 
     @_documented_as(Client.model_metadata)
     async def model_metadata(self, model: str, version: str | int | None = None) -> dict[str, Any]:
-        return await self._link.ask(questions.ask_of(model, version, questions.MODEL_METADATA), None)
+        return await self._calls.link.ask(questions.ask_of(model, version, questions.MODEL_METADATA), None)
 
     @_documented_as(Client.models)
     async def models(self) -> list[str]:
-        return await self._link.ask(questions.MODELS, None)
+        return await self._calls.link.ask(questions.MODELS, None)
 
     @_documented_as(Client.index)
     async def index(self, *, ready: bool = False) -> list[dict[str, Any]]:
-        return await self._link.ask(questions.INDEX_OF_READY if ready else questions.INDEX, None)
+        return await self._calls.link.ask(questions.INDEX_OF_READY if ready else questions.INDEX, None)
 
     @_documented_as(Client.load)
     async def load(
         self, model: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None
     ) -> None:
-        await self._link.ask(questions.ask_change("load", model, parameters), timeout)
+        await self._calls.link.ask(questions.ask_change("load", model, parameters), timeout)
 
     @_documented_as(Client.unload)
     async def unload(
         self, model: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None
     ) -> None:
-        await self._link.ask(questions.ask_change("unload", model, parameters), timeout)
+        await self._calls.link.ask(questions.ask_change("unload", model, parameters), timeout)
 
     @_documented_as(Client.statistics)
     async def statistics(
         self, model: str | None = None, version: str | int | None = None
     ) -> list[dict[str, Any]]:
-        question = (
-            questions.STATISTICS
-            if model is None
-            else questions.ask_of(model, version, questions.MODEL_STATISTICS)
-        )
-        return await self._link.ask(question, None)
+        return await self._calls.link.ask(questions.ask_of(model, version, questions.STATISTICS), None)
 
     @_documented_as(Client.config)
     async def config(self, model: str, version: str | int | None = None) -> dict[str, Any]:
-        return await self._link.ask(questions.ask_of(model, version, questions.MODEL_CONFIG), None)
+        return await self._calls.link.ask(questions.ask_of(model, version, questions.MODEL_CONFIG), None)
 
 
 class _Closed:

@@ -3,9 +3,9 @@ list to the model, which then becomes what is declared, as on the server itself.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from typing import TYPE_CHECKING, Any, Unpack
 
 from .._codecs.column_dtypes import CATEGORIES, DTYPE, is_dtype
 from .._codecs.content_types import default_codecs
@@ -13,13 +13,14 @@ from .._protocol.errors import ErrorResponse, InferenceError, InvalidResponse, M
 from .._protocol.specs import OpenSpec, TensorSpec
 from .._protocol.tensors import InferenceResponse, Tensor
 from . import _questions as questions
+from ._questions import Options
 
 if TYPE_CHECKING:
     from ._grpc import GRPCLink
     from ._http import HTTPLink
 
 
-def have_lists(inputs: Any) -> bool:
+def _have_lists(inputs: Any) -> bool:
     """Whether values by name have lists or scalars. Arrays, columns and tensors say themselves what they
     are."""
     return isinstance(inputs, Mapping) and not all(
@@ -27,21 +28,46 @@ def have_lists(inputs: Any) -> bool:
     )
 
 
-class Declarations:
-    """What is known of the models that one client calls."""
+class Calls:
+    """Calls of models, with what is known of these: both clients make them here."""
 
-    def __init__(self) -> None:
+    def __init__(self, link: HTTPLink | GRPCLink, max_body_bytes: int | None) -> None:
+        self.link, self._limit = link, max_body_bytes
         self._specs: dict[tuple[str, str | int | None], Mapping[str, TensorSpec]] = {}
         self._just_read = self._specs.copy()
 
-    async def find(
-        self, link: HTTPLink | GRPCLink, model: str, version: str | int | None, timeout: float | None
+    async def infer(
+        self, model: str, inputs: Any, timeout: float | None, **options: Unpack[Options]
+    ) -> InferenceResponse:
+        specs = await self._find(model, inputs, timeout, options)
+        with self._kept(model, options):
+            inference = questions.make_inference(specs, self._limit, model, inputs, **options)
+            return await self.link.infer(inference, timeout)
+
+    async def stream(
+        self, model: str, inputs: Any, timeout: float | None, options: Options
+    ) -> AsyncGenerator[InferenceResponse]:
+        specs = await self._find(model, inputs, timeout, options)
+        with self._kept(model, options):
+            inference = questions.make_inference(specs, self._limit, model, inputs, **options)
+            async with aclosing(self.link.stream(inference, timeout)) as responses:
+                async for response in responses:
+                    yield response
+
+    async def _find(
+        self, model: str, inputs: Any, timeout: float | None, options: Options
     ) -> Mapping[str, TensorSpec]:
-        """The inputs of a model, by name; none if the server does not tell them."""
+        """The inputs of a model, by name; none if the values say themselves what they are, or the server does
+        not tell them."""
+        if not _have_lists(inputs):
+            return {}
+        version = options.get("version")
         specs = self._specs.get((model, version))
         if specs is None:
             try:
-                metadata = await link.ask(questions.ask_of(model, version, questions.MODEL_METADATA), timeout)
+                metadata = await self.link.ask(
+                    questions.ask_of(model, version, questions.MODEL_METADATA), timeout
+                )
                 specs = {spec.name: spec for spec in read_specs(metadata, "inputs")}
             except (InvalidResponse, ModelFault) as error:
                 specs = {}
@@ -51,23 +77,17 @@ class Declarations:
         return specs
 
     @contextmanager
-    def kept(self, model: str, version: str | int | None) -> Iterator[None]:
+    def _kept(self, model: str, options: Options) -> Iterator[None]:
         """Around a call: if it is refused, here or by the server, the model may be another one by now, and is
         asked again before the next list; not if this call has just asked, as it is the values then."""
-        has_just_read = self._just_read.pop((model, version), None) is not None
+        key = model, options.get("version")
+        has_just_read = self._just_read.pop(key, None) is not None
         try:
             yield
         except InferenceError:
             if not has_just_read:
-                self._specs.pop((model, version), None)
+                self._specs.pop(key, None)
             raise
-
-    def keep(
-        self, model: str, version: str | int | None, responses: Generator[InferenceResponse]
-    ) -> Generator[InferenceResponse]:
-        """A stream within `kept`."""
-        with self.kept(model, version):
-            yield from responses
 
 
 def get_list(document: Mapping[str, Any], name: str) -> list[Any]:

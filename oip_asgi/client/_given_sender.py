@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from .._protocol.errors import show
 from .._rest.client import combine_headers
 from ._loops import iterate, wait_for
 from ._questions import LONG, HTTPRequest, cut_pieces, to_limit
-from ._senders import ConnectionFailed, make_failure
+from ._senders import Head, make_failure
 
 try:
     import httpx2
@@ -29,7 +29,7 @@ class GivenSender:
             )
         self._url, self._http, self._blocks = url, http, blocks
 
-    async def send(self, request: HTTPRequest, seconds: float | None) -> _Answer:
+    async def send(self, request: HTTPRequest, seconds: float | None) -> AsyncGenerator[Any]:
         pieces = map(bytes, cut_pieces(request.body))
         content = (
             b"".join(request.body) if request.size <= LONG else pieces if self._blocks else iterate(pieces)
@@ -37,41 +37,21 @@ class GivenSender:
         timeout: Any = httpx2.USE_CLIENT_DEFAULT if seconds is None else to_limit(seconds)
         # httpx2 takes text for ASCII
         headers = [(name.encode(), value.encode("latin-1")) for name, value in request.headers]
+        response: Any = None
         try:
             written = self._http.build_request(
                 request.method, self._url + request.path, headers=headers, content=content, timeout=timeout
             )
             response = await wait_for(self._http.send(written, stream=True, follow_redirects=False))
+            yield Head(response.status_code, combine_headers(response.headers.multi_items()))
+            async for piece in iterate(response.iter_bytes() if self._blocks else response.aiter_bytes()):
+                yield piece
         except httpx2.RequestError as error:
-            raise self.fail(error) from error
-        return _Answer(self, response, blocks=self._blocks)
-
-    def fail(self, error: Exception) -> ConnectionFailed:
-        is_unsent = isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout))
-        return make_failure(
-            self._url or "/",
-            error,
-            is_unsent=is_unsent,
-            is_timeout=isinstance(error, httpx2.TimeoutException),
-        )
+            is_unsent = isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout))
+            is_timeout = isinstance(error, httpx2.TimeoutException)
+            raise make_failure(self._url or "/", error, is_unsent=is_unsent, is_timeout=is_timeout) from error
+        finally:
+            if response is not None:
+                await wait_for(response.close() if self._blocks else response.aclose())
 
     async def close(self) -> None: ...
-
-
-class _Answer:
-    def __init__(self, sender: GivenSender, response: Any, *, blocks: bool) -> None:
-        self.status: int = response.status_code
-        self.headers: Mapping[str, str] = combine_headers(response.headers.multi_items())
-        self._sender, self._response = sender, response
-        self._pieces = response.iter_bytes() if blocks else response.aiter_bytes()
-        self._blocks = blocks
-
-    async def read(self) -> bytes:
-        try:
-            piece: bytes = next(self._pieces, b"") if self._blocks else await anext(self._pieces, b"")
-        except httpx2.RequestError as error:
-            raise self._sender.fail(error) from error
-        return piece
-
-    async def close(self) -> None:
-        await wait_for(self._response.close() if self._blocks else self._response.aclose())

@@ -211,7 +211,9 @@ class GRPCLink:
         if code == "UNAVAILABLE" and text.startswith(_UNSENT):
             text = _NO_HTTP_2.format(text) if "http1.x server" in text else text
             return make_failure(self.url, text, is_unsent=True, is_timeout=False)
-        return ErrorResponse(text, find_status(code))
+        refusal = ErrorResponse(text, find_status(code))
+        suggest_stream(refusal)
+        return refusal
 
     async def call(self, rpc: str, content: bytes, timeout: float | None, metadata: Metadata = ()) -> bytes:
         call = (await self.open()).unary_unary(f"/{_SERVICE}/{rpc}")
@@ -233,13 +235,8 @@ class GRPCLink:
         return question.read(_to_document(self._parse(question.rpc, content)))
 
     async def infer(self, inference: Inference, timeout: float | None) -> InferenceResponse:
-        try:
-            content = await self.call(
-                "ModelInfer", self.write_inference(inference), timeout, self.find_metadata(inference)
-            )
-        except ErrorResponse as error:
-            suggest_stream(error)
-            raise
+        metadata = self.find_metadata(inference)
+        content = await self.call("ModelInfer", self.write_inference(inference), timeout, metadata)
         check_size(len(content), inference.max_body_bytes, "response")
         return self.read_inference(content)
 

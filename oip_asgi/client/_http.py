@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from ssl import SSLContext
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
 from .._protocol.errors import ErrorResponse, show
@@ -24,7 +25,7 @@ from ._questions import (
     Question,
     check_timeout,
 )
-from ._senders import Answer, Sender, read_url
+from ._senders import Head, Sender, read_url
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -89,27 +90,25 @@ class HTTPLink:
     async def close(self) -> None:
         await self.sender.close()
 
-    async def send(self, request: HTTPRequest, timeout: float | None) -> Answer:
+    def send(self, request: HTTPRequest, timeout: float | None) -> aclosing[AsyncGenerator[Any]]:
+        """The head of an answer, and then the pieces of its body."""
         headers = self.headers
         if request.method == "POST":
             headers = [*headers, ("Content-Length", str(request.size)), *request.headers]
         seconds = self.timeout if timeout is None else check_timeout(timeout)
-        return await self.sender.send(
-            HTTPRequest(request.method, request.path, headers, request.body), seconds
-        )
+        sent = HTTPRequest(request.method, request.path, headers, request.body)
+        return aclosing(self.sender.send(sent, seconds))
 
     async def exchange(self, request: HTTPRequest, timeout: float | None, limit: int | None) -> HTTPAnswer:
-        answer = await self.send(request, timeout)
-        try:
-            collector = questions.Collector(answer.headers, limit, writable=self.writable)
-            while piece := await answer.read():
+        async with self.send(request, timeout) as pieces:
+            status, headers = cast(Head, await anext(pieces))
+            collector = questions.Collector(headers, limit, writable=self.writable)
+            async for piece in pieces:
                 collector.add(piece)
-        finally:
-            await answer.close()
         body = collector.finish()
-        if self.is_ours and answer.status == 200 and len(body):
-            questions.check_coding(answer.headers)
-        return HTTPAnswer(answer.status, answer.headers, body)
+        if self.is_ours and status == 200 and len(body):
+            questions.check_coding(headers)
+        return HTTPAnswer(status, headers, body)
 
     async def compute(self, is_quick: bool, function: Callable[..., R], *arguments: Any) -> R:
         """What a function returns, in a worker thread if it would stop an event loop."""
@@ -165,9 +164,9 @@ class HTTPLink:
     async def stream(self, inference: Inference, timeout: float | None) -> AsyncGenerator[InferenceResponse]:
         is_quick = questions.is_written_quickly(inference)
         request = await self.compute(is_quick, questions.write_inference, inference, "infer_stream")
-        answer = await self.send(request, timeout)
-        try:
-            status, headers, limit = answer.status, answer.headers, inference.max_body_bytes
+        limit = inference.max_body_bytes
+        async with self.send(request, timeout) as pieces:
+            status, headers = cast(Head, await anext(pieces))
             if self.is_ours and status == 200:
                 questions.check_coding(headers)
             has_events = status == 200 and headers.get("content-type", "").lower().startswith(
@@ -178,11 +177,9 @@ class HTTPLink:
                 if has_events
                 else questions.Collector(headers, limit, writable=self.writable)
             )
-            while piece := await answer.read():
+            async for piece in pieces:
                 for event in events.add(piece) or ():
                     yield await self.compute(len(event) <= LOOP_BYTES, read_response, {}, event, None)
-        finally:
-            await answer.close()
         if isinstance(events, questions.Events):
             events.finish()
         else:

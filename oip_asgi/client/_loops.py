@@ -6,6 +6,7 @@ calls libraries that await and libraries that block: there it never waits, so no
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -18,7 +19,7 @@ from collections.abc import (
 from inspect import isawaitable
 from typing import Generic, TypeVar
 
-from .._io import begin, finish
+from .._io import finish
 
 T = TypeVar("T")
 
@@ -84,11 +85,17 @@ async def iterate(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
 def iterate_at_once(items: AsyncGenerator[T]) -> Generator[T]:
     """The items of an asynchronous generator that never waits."""
     try:
-        item = finish(begin(items))
-        while item is not None:
+        while (item := _step(items)) is not None:
             yield item
-            item = finish(anext(items))
-    except StopAsyncIteration:
-        return
     finally:
         finish(items.aclose())
+
+
+def _step(items: AsyncGenerator[T]) -> T | None:
+    """The next item. The generators that it begins end with it, and not with an event loop that runs here."""
+    hooks = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(None, None)
+    try:
+        return finish(anext(items, None))
+    finally:
+        sys.set_asyncgen_hooks(*hooks)

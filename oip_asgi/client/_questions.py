@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from io import BytesIO
 from typing import Any, Final, Generic, Literal, TypeAlias, TypedDict, TypeVar
 
@@ -125,16 +126,17 @@ class Inference(msgspec.Struct, frozen=True, eq=False):
     remedy: str = _NO_BYTES  # what its caller may write for bytes that JSON cannot hold
 
 
-def _read_object(document: Any) -> dict[str, Any]:
-    if not isinstance(document, dict):
-        raise InvalidResponse(f"the response is {show(document)}: expected a JSON object")
+_KINDS: Final[Mapping[type, str]] = {dict: "a JSON object", list: "a list"}
+
+
+def _expect(kind: type[T], document: Any) -> T:
+    if not isinstance(document, kind):
+        raise InvalidResponse(f"the response is or has {show(document)}: expected {_KINDS[kind]}")
     return document
 
 
-def _read_list(document: Any) -> list[Any]:
-    if not isinstance(document, list):
-        raise InvalidResponse(f"the response is or has {show(document)}: expected a list")
-    return document
+_read_object: Callable[[Any], dict[str, Any]] = partial(_expect, dict)
+_read_list: Callable[[Any], list[Any]] = partial(_expect, list)
 
 
 def _read_yes(document: Any) -> bool:
@@ -167,11 +169,10 @@ INDEX: Final = Question("POST", "/repository/index", "RepositoryIndex", _read_en
 INDEX_OF_READY: Final = Question(
     "POST", "/repository/index", "RepositoryIndex", _read_entries, {"ready": True}, {"ready": True}
 )
-STATISTICS: Final = Question("GET", "/models/stats", "ModelStatistics", _read_entries)
 
 MODEL_METADATA: Final = Question("GET", "", "ModelMetadata", _read_object)
 MODEL_READY: Final = Question("GET", "/ready", "ModelReady", _read_yes, is_probe=True)
-MODEL_STATISTICS: Final = Question("GET", "/stats", "ModelStatistics", _read_entries)
+STATISTICS: Final = Question("GET", "/stats", "ModelStatistics", _read_entries)
 MODEL_CONFIG: Final = Question(
     "GET",
     "/config",
@@ -180,9 +181,12 @@ MODEL_CONFIG: Final = Question(
 )
 
 
-def ask_of(model: str, version: str | int | None, question: Question[T]) -> Question[T]:
-    fields = {"name": model} if version is None else {"name": model, "version": str(version)}
-    return replace(question, path=path_of(model, version) + question.path, fields=fields)
+def ask_of(model: str | None, version: str | int | None, question: Question[T]) -> Question[T]:
+    """A question about a model; None for all of them."""
+    values = {"name": model, "version": None if version is None else str(version)}
+    fields = {name: value for name, value in values.items() if value is not None}
+    path = "/models" if model is None else path_of(model, version)
+    return replace(question, path=path + question.path, fields=fields)
 
 
 def ask_change(
@@ -201,13 +205,9 @@ def ask_change(
 
 def write_question(question: Question[Any]) -> HTTPRequest:
     if question.method == "GET":
-        return HTTPRequest(question.method, question.path, [], [])
-    return HTTPRequest(
-        question.method,
-        question.path,
-        [("Content-Type", "application/json")],
-        [msgspec.json.encode(question.body)],
-    )
+        return HTTPRequest("GET", question.path, [], [])
+    headers = [("Content-Type", "application/json")]
+    return HTTPRequest(question.method, question.path, headers, [msgspec.json.encode(question.body)])
 
 
 # Inference
@@ -266,11 +266,8 @@ def make_inference(
 def is_written_quickly(inference: Inference) -> bool:
     """Whether an event loop may write it: arrays that are bytes already take no time."""
     tensors = inference.request.inputs
-    if are_short(tensors):
-        return True
-    return inference.binary and are_short(
-        x for x in tensors if x.array.dtype.hasobject or not x.array.flags.c_contiguous
-    )
+    slow = (x for x in tensors if x.array.dtype.hasobject or not x.array.flags.c_contiguous)
+    return are_short(tensors) or (inference.binary and are_short(slow))
 
 
 def write_inference(inference: Inference, action: str = "infer") -> HTTPRequest:
@@ -411,54 +408,33 @@ class Collector:
         return bytes(body[self._padding :]) if self._size <= FEW else memoryview(body)[self._padding :]
 
 
-_LINE_END: Final = re.compile(rb"\r\n|\r|\n")
-_MARK: Final = "\ufeff".encode()
-"""A byte order mark, with which a stream may begin."""
-
-
 class Events:
-    """Server-sent events, as they arrive in pieces: what each holds. Raises InvalidResponse if one has more
-    bytes than `limit`."""
+    """Server-sent events, as they arrive in pieces: what each holds. Their lines end with LF or CRLF. Raises
+    InvalidResponse if one has more bytes than `limit`."""
 
     def __init__(self, limit: int | None) -> None:
         self._limit = limit
-        self._pieces: list[bytes] = []
-        self._size = 0  # bytes of the pieces and of the data
+        self._rest: list[bytes] = []  # the line that has not ended, in pieces
         self._data: list[bytes] = []
-        self._data_size = 0
-        self._has_begun = False
-        self._is_after_return = False  # of which a line feed may follow
+        self._rest_size = self._data_size = 0
 
     def add(self, piece: bytes) -> Iterator[bytes]:
-        if self._is_after_return:
-            piece = piece.removeprefix(b"\n")
-        self._is_after_return = piece.endswith(b"\r") or (not piece and self._is_after_return)
-        self._pieces.append(piece)
-        self._size += len(piece)
-        if b"\n" in piece or b"\r" in piece or not self._has_begun:
-            yield from self._cut(b"".join(self._pieces))
-        check_size(self._size, self._limit, "event of the stream")
-
-    def _cut(self, text: bytes) -> Iterator[bytes]:
-        """The events that end in a text."""
-        if not self._has_begun and len(text) < len(_MARK) and _MARK.startswith(text):
-            return
-        text = text if self._has_begun else text.removeprefix(_MARK)
-        self._has_begun = True
-        *lines, rest = _LINE_END.split(text)
-        self._pieces = [rest]
-        for line in lines:
-            if line.startswith(b"data:"):
-                self._data.append(line[5:].removeprefix(b" "))
-                self._data_size += len(self._data[-1])
-            elif not line and self._data:
-                yield b"\n".join(self._data)
-                self._data.clear()
-                self._data_size = 0
-        self._size = len(rest) + self._data_size
+        self._rest.append(piece)
+        self._rest_size += len(piece)
+        if b"\n" in piece:
+            *lines, rest = b"".join(self._rest).split(b"\n")
+            self._rest, self._rest_size = [rest], len(rest)
+            for line in lines:
+                if line.startswith(b"data:"):
+                    self._data.append(line[5:].removeprefix(b" ").removesuffix(b"\r"))
+                    self._data_size += len(line)
+                elif line in (b"", b"\r") and self._data:
+                    yield b"\n".join(self._data)
+                    self._data, self._data_size = [], 0
+        check_size(self._rest_size + self._data_size, self._limit, "event of the stream")
 
     def finish(self) -> None:
         """Raise InvalidResponse if the stream has ended within an event."""
-        rest = b"".join(self._pieces)
+        rest = b"".join(self._rest)
         if self._data or (rest and b"data:".startswith(rest[:5])):
             raise InvalidResponse("the stream ends within an event")

@@ -35,10 +35,9 @@ from .._protocol.tensors import (
     to_plain_parameters,
 )
 from . import _questions as questions
-from ._addresses import Address, Addresses, Reach, Readiness
+from ._addresses import ERRORS, Address, describe, is_passing, is_unsent, rank, refuse
 from ._declarations import get_list, read_specs
 from ._questions import Inference
-from ._refusals import ERRORS, describe, is_passing, is_unsent, refuse
 
 if TYPE_CHECKING:
     import httpx2
@@ -47,6 +46,9 @@ _QUESTION_SECONDS: Final = 10.0
 """How long the other server may take to answer a question that is not inference."""
 
 _AGAIN_SECONDS: Final = 0.2
+
+_READY_SECONDS: Final = 1.0
+"""How long an answer about readiness is good."""
 
 _NOT_PASSED_ON: Final = frozenset(
     {
@@ -145,15 +147,17 @@ def remote(
     if not retry >= 0:
         raise ValueError(f"retry={retry!r}: expected seconds, from 0 on")
     headers = [name.lower() for name in forward]
-    Addresses(urls, http)  # what is wrong with a URL is an error here
+    for each in urls:
+        Address(each, model, http)  # what is wrong with a URL is an error here
 
     async def load() -> Loaded:
         # with new connections: those of the model that it replaces are closed
-        addresses = Addresses(urls, http)
+        addresses = [Address(each, model, http) for each in urls]
+        there = _Remote(addresses, model, version, headers, stream, retry)
         try:
-            return await _Remote(addresses, model, version, headers, stream, retry).load(wait)
+            return await there.load(wait)
         except BaseException:
-            await addresses.close()
+            await there.close()
             raise
 
     return load
@@ -164,23 +168,18 @@ class _Remote:
 
     def __init__(
         self,
-        addresses: Addresses,
+        addresses: Sequence[Address],
         model: str,
         version: str | int | None,
         forward: Sequence[str],
         stream: bool | None,
         retry: float,
     ) -> None:
-        self._addresses, self._model, self._version, self._forward, self._streams = (
-            addresses,
-            model,
-            version,
-            forward,
-            stream,
-        )
-        self._retry = retry
-        self._reaches = {url: Reach(f"{url}, which has the model {model!r},") for url in addresses.urls}
-        self._readiness = Readiness(self._find_reason)
+        self._addresses, self._model, self._version = addresses, model, version
+        self._forward, self._streams, self._retry = forward, stream, retry
+        self._urls = " or ".join(address.url for address in addresses)
+        self._reason: str | None = None
+        self._asks_after = 0.0  # when the next one asks whether the model is ready
         self._binary = True
         self._specs: Sequence[TensorSpec] = ()
         self._outputs: Mapping[str, TensorSpec] = {}
@@ -193,7 +192,7 @@ class _Remote:
             try:
                 return await self._read_declaration()
             except ERRORS as error:
-                what = f"{self._addresses}, which has the model {self._model!r}"
+                what = f"{self._urls}, which has the model {self._model!r}"
                 fault = ModelFault(f"cannot ask {what}: {describe(error)}")
                 if not is_passing(error):
                     raise fault from None
@@ -225,7 +224,7 @@ class _Remote:
         if (
             self._streams
             and server.get("name") == "triton"
-            and not all(address.is_grpc for address in self._addresses.choose())
+            and not all(address.is_grpc for address in self._addresses)
         ):
             raise ModelFault(
                 f"the model {self._model!r} answers with a stream, which Triton sends over gRPC only: write "
@@ -237,33 +236,43 @@ class _Remote:
             outputs=outputs,
             optional=[str(each.get("name")) for each in get_list(config, "input") if each.get("optional")],
             ready=self.is_ready,
-            unload=self._addresses.close,
+            unload=self.close,
         )
 
     async def _ask_question(self, question: questions.Question[Any], *, is_loaded: bool = False) -> Any:
         """Ask the first address that can be reached. While it loads, the log has what fails by itself."""
         failure: Exception
-        for address in self._addresses.choose():
+        for address in rank(self._addresses):
             try:
                 async with asyncio.timeout(_QUESTION_SECONDS):
                     answer = await address.link.ask(question, None)
             except ERRORS as error:
                 failure = error
                 if is_loaded and is_unsent(error):
-                    self._reaches[address.url].note_away(describe(error), calls=0)
+                    address.note_away(describe(error), calls=0)
                 if isinstance(error, InvalidResponse) and not is_unsent(error):
                     break  # it is an answer; the next address may be better if there was none
             else:
-                self._reaches[address.url].note_back()
+                address.note_back()
                 return answer
         raise failure
 
     async def is_ready(self) -> bool:
-        """Raise InferenceError, whose text is the reason, if it is not."""
-        reason = await self._readiness.find_reason()
-        if reason is not None:
-            raise InferenceError(reason, status=503)
+        """Raise InferenceError, whose text is the reason, if it is not.
+
+        One in a second asks, as everybody who reaches a port may ask for health as often as he likes; the
+        others, also while it asks, get what was known before."""
+        if (now := time.monotonic()) >= self._asks_after:
+            self._asks_after = now + _READY_SECONDS
+            self._reason = await self._find_reason()
+        if self._reason is not None:
+            raise InferenceError(self._reason, status=503)
         return True
+
+    async def close(self) -> None:
+        """Close the connections of all event loops that still run."""
+        for address in self._addresses:
+            await address.link.close()
 
     async def _find_reason(self) -> str | None:
         """Why the model is not ready, for the log; None if it is."""
@@ -275,23 +284,13 @@ class _Remote:
                 return None
         except ERRORS as error:
             what = _tell(error)
-        return f"its server {self._addresses} {what}"
+        return f"its server {self._urls} {what}"
 
     # Inference
 
     async def infer(self, request: InferenceRequest, context: InferenceContext) -> InferenceResponse:
-        until = time.monotonic() + self._retry
-        while True:
-            inference = self._write(request, context)
-            for address in self._addresses.choose():
-                address.begin_call()
-                try:
-                    return self._check(address, await address.link.infer(inference, None), request)
-                except Exception as error:
-                    refusal = self._refuse(address, error, context)
-                finally:
-                    address.end_call()
-            await _wait_or_raise(until, refusal)
+        async with aclosing(self.stream(request, context)) as responses:
+            return await anext(responses)
 
     async def stream(
         self, request: InferenceRequest, context: InferenceContext
@@ -299,18 +298,24 @@ class _Remote:
         until = time.monotonic() + self._retry
         while True:
             inference = self._write(request, context)
-            for address in self._addresses.choose():
-                address.begin_call()
+            for address in rank(self._addresses):
+                address.count_call(1)
+                link = address.link
                 try:
-                    async with aclosing(address.link.stream(inference, None)) as responses:
+                    asked = (
+                        link.stream(inference, None) if self._streams else _once(link.infer(inference, None))
+                    )
+                    async with aclosing(asked) as responses:
                         async for response in responses:
                             yield self._check(address, response, request)
                     return
                 except Exception as error:
                     refusal = self._refuse(address, error, context)
                 finally:
-                    address.end_call()
-            await _wait_or_raise(until, refusal)
+                    address.count_call(-1)
+            if time.monotonic() >= until:
+                raise refusal
+            await asyncio.sleep(_AGAIN_SECONDS)
 
     def _write(self, request: InferenceRequest, context: InferenceContext) -> Inference:
         """What is asked there: the request without what was done here, and how much time is left for it."""
@@ -365,18 +370,13 @@ class _Remote:
                     f"the output {show(name)} is {tensor.datatype} of shape {list(array.shape)}: expected "
                     + (f"{spec.datatype} of shape {list(spec.shape)}" if spec else list_names(list(declared)))
                 )
-            if tensor.parameters:
-                tensor.parameters = to_plain_parameters(
-                    f"output {show(name)}", tensor.parameters, InvalidResponse
-                )
-        if response.parameters:
-            response.parameters = to_plain_parameters("the response", response.parameters, InvalidResponse)
-        if not declared.keys() <= by_name.keys():
-            missing = (
-                {output.name for output in request.outputs} & declared.keys() or declared.keys()
-            ) - by_name.keys()
-            if missing:
-                raise InvalidResponse(f"the response has no output {list_names(sorted(missing))}")
+            tensor.parameters = to_plain_parameters(
+                f"output {show(name)}", tensor.parameters, InvalidResponse
+            )
+        response.parameters = to_plain_parameters("the response", response.parameters, InvalidResponse)
+        asked = {output.name for output in request.outputs} & declared.keys()
+        if missing := (asked or declared.keys()) - by_name.keys():
+            raise InvalidResponse(f"the response has no output {list_names(sorted(missing))}")
         outputs = (
             [by_name[name] for name in declared if name in by_name]
             if len(by_name) > 1 and declared
@@ -398,13 +398,13 @@ class _Remote:
         if not is_unsent(error):
             self._note_back(address)
             raise raised from raised.__cause__
-        if self._reaches[address.url].note_away(describe(error), calls=1):
-            self._readiness.forget()
+        if address.note_away(describe(error), calls=1):
+            self._asks_after = 0.0
         return raised
 
     def _note_back(self, address: Address) -> None:
-        if self._reaches[address.url].note_back():
-            self._readiness.forget()
+        if address.note_back():
+            self._asks_after = 0.0
 
 
 def _tell(error: Exception) -> str:
@@ -415,11 +415,8 @@ def _tell(error: Exception) -> str:
     )
 
 
-async def _wait_or_raise(until: float, refusal: InferenceError) -> None:
-    """Wait before all addresses are tried again. Raises what the client gets if no time is left for that."""
-    if time.monotonic() >= until:
-        raise refusal
-    await asyncio.sleep(_AGAIN_SECONDS)
+async def _once(response: Awaitable[InferenceResponse]) -> AsyncGenerator[InferenceResponse]:
+    yield await response
 
 
 def _pass_on(parameters: Parameters) -> Parameters:

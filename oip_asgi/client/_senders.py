@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import re
 import select
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import quote, unquote
 
 from .._protocol.errors import show
 from ._questions import LONG, HTTPRequest
 
-_URL: Final = re.compile(r"(https?)://(\[[0-9a-fA-F:.]+\]|[^\s/?#@:\[\]]+)(?::(\d{1,5}))?(/[^?#]*)?")
+_URL: Final = re.compile(r"(https?)://(\[[0-9a-fA-F:.]+\]|[\w.-]+)(?::(\d{1,5}))?(/[^?#]*)?", re.ASCII)
 _SOCKET: Final = re.compile(r"http\+unix://(/?[^/].*?\.sock)(/.*)?", re.DOTALL)
 _EXPECTED: Final = (
     "expected one such as http://host:8000/v2, http+unix:///run/model.sock/v2 or grpc://host:8001, without "
@@ -74,25 +74,24 @@ def make_failure(
     return ConnectionFailed(f"{url} {what}: {reason}", reason, is_unsent=is_unsent, is_timeout=is_timeout)
 
 
-class Answer(Protocol):
-    """An answer whose body is still to be read."""
+class Head(NamedTuple):
+    """How an answer begins."""
 
     status: int
     headers: Mapping[str, str]  # by names in lower case
-
-    async def read(self) -> bytes:
-        """Read the next piece of the body; nothing at its end."""
-
-    async def close(self) -> None:
-        """Keep the connection if the body was read, and close it if not."""
 
 
 class Sender(Protocol):
     """Sends requests to one address. Raises ConnectionFailed."""
 
-    async def send(self, request: HTTPRequest, seconds: float | None) -> Answer:
-        """Send a request, with a limit of time for the connection and for each part that is sent or arrives;
-        None for the sender's own."""
+    def send(self, request: HTTPRequest, seconds: float | None) -> AsyncGenerator[Any]:
+        """Send a request; gives the `Head` of its answer, and then the pieces of its body. If it is closed
+        before the end of these, so is the connection.
+
+        Args:
+            seconds: A limit of time for the connection and for each part that is sent or arrives; None for
+                the sender's own.
+        """
 
     async def close(self) -> None: ...
 
@@ -115,10 +114,6 @@ def read_url(url: str) -> Address:
     if parsed is None or int(parsed[3] or 0) > 65_535:
         raise ValueError(f"the url is {show(url)}: {_EXPECTED}")
     scheme, host = parsed[1], parsed[2].lower()
-    try:
-        host = host if host.isascii() else host.encode("idna").decode()
-    except UnicodeError:
-        raise ValueError(f"the url is {show(url)}: {_EXPECTED}") from None
     port = int(parsed[3] or _PORTS[scheme])
     netloc = host if port == _PORTS[scheme] else f"{host}:{port}"
     prefix = quote((parsed[4] or "").rstrip("/"), safe="/%:@!$&'()*+,;=~")

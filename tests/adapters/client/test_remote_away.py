@@ -214,7 +214,7 @@ def test_the_log_says_why_the_server_is_not_ready(caplog: pytest.LogCaptureFixtu
     async def use(far: Far, near: Near) -> None:
         answer = await near.get("/models/m/ready")
         assert (answer.status, json.loads(answer.body)) == (503, {"name": "m", "ready": False})
-        listed = [{"name": "m", "state": "UNAVAILABLE", "reason": "its ready= does not say that it is"}]
+        listed = [{"name": "m", "state": "UNAVAILABLE", "reason": "it is not ready, as the log says"}]
         for _ in range(3):
             answer = await near.get("/health/ready")
             assert (answer.status, json.loads(answer.body)) == (503, {"ready": False, "live": True, "models": listed})

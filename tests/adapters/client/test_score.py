@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -69,6 +70,7 @@ class Site:
         server.register("wait", self.wait)
         server.register("visits", self.visits)
         server.register("dated", self.dated)
+        server.register("texts", self.texts)
         server.register("fails", self.fails)
         self._own = {model.name for model in server.models()}
         self._lock = threading.Lock()
@@ -77,7 +79,7 @@ class Site:
 
     def reset(self) -> None:
         """Open the door, and forget what a test has asked and registered."""
-        self.status, self.shut_after, self.opens_again, self.asked = 503, 10**9, 10**9, 0
+        self.status, self.shut_after, self.opens_again, self.asked, self.busy_for = 503, 10**9, 10**9, 0, 0
         self.sizes: list[int] = []
         for name in {model.name for model in self.server.models()} - self._own:
             self.server.unregister_sync(name)
@@ -116,6 +118,10 @@ class Site:
     def dated(rows: list[DatedVisit]) -> list[str]:
         return list(map(str, map(astuple, rows)))
 
+    @staticmethod
+    def texts(a: list[str]) -> list[str]:
+        return a
+
     def fails(self, a: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         self.sizes.append(len(a))
         if (a < 0).any():
@@ -123,11 +129,12 @@ class Site:
         return a
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http" and scope["path"].endswith("/infer"):
+        if scope["type"] == "http":
             with self._lock:
-                self.asked += 1
-                is_shut = self.shut_after < self.asked <= self.opens_again
-            if is_shut:
+                self.asked += scope["path"].endswith("/infer")
+                is_shut = scope["path"].endswith("/infer") and self.shut_after < self.asked <= self.opens_again
+                is_busy, self.busy_for = self.busy_for > 0, self.busy_for - 1
+            if is_shut or is_busy:
                 await send({"type": "http.response.start", "status": self.status, "headers": [(b"retry-after", b"0")]})
                 await send({"type": "http.response.body", "body": b'{"error": "the door is shut"}'})
                 return
@@ -155,6 +162,10 @@ def url(served: tuple[Site, str], site: Site) -> str:
 @pytest.fixture
 def score(score: Score, url: str) -> Score:
     return partial(score, at=url)
+
+
+def stream_each(a: npt.NDArray[np.float64]) -> Iterator[npt.NDArray[np.float64]]:
+    yield a
 
 
 def rents(count: int = 10) -> str:
@@ -206,7 +217,7 @@ def test_json_lines(score: Score) -> None:
     refused = {
         "row": 2,
         "reason": "input 'area': row 2 is 'big': expected a number or None for FP64",
-        "columns": {"floor": 1, "town": "a", "area": "big"},
+        **rows[1],
     }
     assert (scored.status, json.loads(scored.refused)) == (1, refused)
 
@@ -235,7 +246,7 @@ def test_chunks_of_parquet(score: Score) -> None:
         assert gaps["y"].null_count == 4
     misfits = score("odd", "a,b\nx,1\ny,2\n", "--chunk", "1", out="odd.parquet")
     assert (misfits.status, misfits.out.exists()) == (2, False)
-    assert "odd.parquet.part.jsonl has a column of several types (" in misfits.told
+    assert "odd.parquet would have a column of several types (" in misfits.told
 
 
 def test_dates_and_bytes_of_parquet(score: Score, tmp_path: Path) -> None:
@@ -284,6 +295,8 @@ def test_values_of_json_lines(score: Score) -> None:
     # a column that only later lines have
     assert score("pay", '{"age": 1}\n{"age": 2, "bonus": 5}\n', rows="rows.jsonl").values == [None, 7.0]
     assert score("open", '{"a": true}\n{"a": null}\n{"a": false}\n', rows="rows.jsonl").values == [True, None, False]
+    texts = score("texts", '{"a": "x"}\n{"a": null}\n', rows="rows.jsonl")
+    assert (texts.values, texts.refusals[0]["reason"]) == (["x"], "input 'a': row 2 is None: expected str or bytes for BYTES")
 
 
 def test_columns_without_a_declaration(score: Score) -> None:
@@ -389,18 +402,21 @@ def test_a_run_that_is_cut_goes_on(score: Score, site: Site, tmp_path: Path) -> 
     begun = score("rent", rents(20), *command[1:], "--patience", "0", out="s.csv")
     assert (begun.status, 1 < len(begun.text.splitlines()) < 21) == (1, True)
     assert "stopped, as the server answered with the status 503: the door is shut" in begun.told
-    begun.out.write_text(begun.text + "9,1")  # a line that was cut
+    part = tmp_path / "s.csv.part.jsonl"
+    assert part.read_text().count("scored") == len(begun.text.splitlines()) - 1
+    part.write_text(part.read_text() + '\n{"scored": {"row": 9, "re')  # a line that was cut
     site.shut_after = 10**9
     again = score("rent", *command, out="s.csv")
     assert again.status == 2
-    assert f"a run was cut before its end: go on with --resume, or remove {tmp_path / 's.csv.state'}" in again.told
-    other = score("matrix", *command, "--columns", "area,floor", "--resume", out="s.csv")
-    assert (other.status, "--resume: " in other.told) == (2, True)
+    assert f"a run was cut before its end: go on with --resume, or remove {part}" in again.told
+    for model, *more in (("matrix", "--columns", "area,floor"), ("rent", "--columns", "town,area,floor")):
+        other = score(model, *command, *more, "--resume", out="s.csv")
+        assert (other.status, f'"columns": "{more[-1]}"}}' in other.told) == (2, True)
     asked = site.asked
     scored = score("rent", *command, "--resume", out="s.csv")
     assert (scored.status, scored.text.splitlines()) == (0, rents_scored(20))
     assert site.asked - asked < 10
-    assert not (tmp_path / "s.csv.state").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.csv", "s.csv"]
     complete = score("rent", *command, "--resume", out="s.csv")
     assert complete.status == 2
     assert "s.csv is complete: leave --resume out to score all rows anew" in complete.told
@@ -429,7 +445,7 @@ def test_a_model_that_fails_with_each_row_is_not_asked_for_each(score: Score, si
     assert (mixed.status, "32 of 64 rows are scored" in mixed.told) == (1, True)
 
 
-NAMES = "'rent', 'matrix', 'open', 'plain', 'pay', 'kinds', 'flags', 'flag', 'odd', 'days' and 7 more; did you mean 'rent'?"
+NAMES = "'rent', 'matrix', 'open', 'plain', 'pay', 'kinds', 'flags', 'flag', 'odd', 'days' and 8 more; did you mean 'rent'?"
 FAR = '{"town": "a", "area": Infinity, "floor": 2}\n{"town": "a", "area": -1e400, "floor": 2}'
 
 
@@ -437,7 +453,7 @@ FAR = '{"town": "a", "area": Infinity, "floor": 2}\n{"town": "a", "area": -1e400
     ("model", "rows", "text", "out", "error"),
     [
         ("rent", "no.csv", None, "s.csv", "No such file or directory"),
-        ("rent", "rows.csv", rents(), "s.txt", "s.txt: expected a name that ends with .csv, .jsonl or .parquet"),
+        ("rent", "rows.csv", rents(), "s.txt", "s.txt: expected names that end with .csv, .jsonl or .parquet"),
         ("rent", "rows.csv", rents(), "rows.csv", "--out is the file of the rows"),
         ("rent", "empty.csv", "", "s.csv", "empty.csv, in rows 1 to 256: No columns to parse from file"),
         ("rent", "other.csv", "x,y\n1,2\n", "s.csv", "the model takes 'town', 'area', 'floor': the file has 'x', 'y'"),
@@ -502,13 +518,38 @@ def test_a_request_has_a_row_and_a_connection(score: Score, option: str) -> None
     assert (refused.status, "--chunk and --connections: expected 1 or more" in refused.told) == (2, True)
 
 
-def test_a_run_whose_file_is_gone_is_not_resumed(score: Score, tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_text(rents())
-    state = tmp_path / "s.jsonl.state"
-    of = {"rows": str((tmp_path / "rows.csv").resolve()), "size": (tmp_path / "rows.csv").stat().st_size, "model": "rent"}
-    state.write_text(json.dumps({"of": of, "done": 2, "refused": 0, "sizes": [9, 0]}))
+def test_a_run_is_not_resumed_with_rows_that_have_changed(score: Score, site: Site, tmp_path: Path) -> None:
+    site.shut_after, site.status = 1, 401
+    assert score("rent", rents(), "--chunk", "4").status == 1
+    rows = tmp_path / "rows.csv"
+    rows.write_text(rents().replace("a,1.0", "a,2.0"))
+    os.utime(rows, (1, 1))
     resumed = score("rent", None, "--resume")
-    assert (resumed.status, "is shorter than the run has left it" in resumed.told) == (2, True), resumed.told
+    assert (resumed.status, "s.jsonl was begun with" in resumed.told) == (2, True), resumed.told
+
+
+def test_the_first_question_waits_too(score: Score, site: Site) -> None:
+    site.busy_for = 3
+    waited = score("rent", rents())
+    assert (waited.status, waited.told.splitlines()[:-1]) == (
+        0,
+        ["the server answered with the status 503: the door is shut: trying again for 60 s"],
+    )
+    site.busy_for = 1
+    refused = score("rent", rents(), "--patience", "0", out="again.jsonl")
+    assert (refused.status, refused.told) == (2, "cannot be scored: the server answered with the status 503: the door is shut\n")
+
+
+def test_a_model_that_streams_is_asked_once(score: Score, site: Site) -> None:
+    site.server.register("streams", stream_each)
+    stopped = score("streams", "a\n1.5\n2.5\n" * 20)
+    assert (stopped.status, site.asked, stopped.text) == (1, 1, "")
+    assert "; stopped, as the server answered with the status 400: model 'streams' answers with a stream: use" in stopped.told
+
+
+def test_a_file_of_requests_is_no_file_of_rows(score: Score) -> None:
+    told = score("visits", '{"rows": [{"name": "Ada"}]}\n', rows="rows.jsonl").told
+    assert """the file has 'rows'; a line is one row, such as {"name": "...", "city": "...",""" in told
 
 
 def test_a_terminal_shows_how_far_it_is(score: Score, monkeypatch: pytest.MonkeyPatch) -> None:

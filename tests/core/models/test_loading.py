@@ -363,7 +363,7 @@ def test_ready_is_asked_at_each_check(way: Callable[[InferenceServer], Way], is_
     send_request = way(server)
     assert send_request(READY).status == 200
     state[0] = None
-    says_no = b'{"ready":false,"live":true,"models":[{"name":"m","state":"UNAVAILABLE","reason":"its ready= does not say that it is"}]}'
+    says_no = b'{"ready":false,"live":true,"models":[{"name":"m","state":"UNAVAILABLE","reason":"it is not ready, as the log says"}]}'
     assert (send_request(READY).status, send_request(READY).body) == (503, says_no)
     answer = send_request(Request("GET", "/models/m/ready"))
     assert (answer.status, answer.body) == (503, b'{"name":"m","ready":false}')
@@ -387,10 +387,10 @@ def test_readiness_names_every_model_that_is_not_ready_and_none_with_authorize()
         if authorize is None:
             reason = "load failed, see the server's log"
             expected["models"] = [
-                {"name": "says no", "version": "2", "state": "UNAVAILABLE", "reason": "its ready= does not say that it is"},
+                {"name": "says no", "version": "2", "state": "UNAVAILABLE", "reason": "it is not ready, as the log says"},
                 {"name": "fails", "state": "UNAVAILABLE", "reason": reason},
                 {"name": "fails too", "state": "UNAVAILABLE", "reason": reason},
-                {"name": "says no too", "state": "UNAVAILABLE", "reason": "its ready= does not say that it is"},
+                {"name": "says no too", "state": "UNAVAILABLE", "reason": "it is not ready, as the log says"},
             ]
         assert get(server, "/health/ready") == (503, expected)
         server.stop()

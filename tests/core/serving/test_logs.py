@@ -134,7 +134,7 @@ def test_the_log_names_the_model_that_keeps_the_server_from_being_ready_once(
         caplog.clear()
         statuses.append(get(server, "/health/ready"))
         said.append([(record.levelname, record.getMessage()) for record in caplog.records])
-    moody = {"name": "moody", "state": "UNAVAILABLE", "reason": "its ready= does not say that it is"}
+    moody = {"name": "moody", "state": "UNAVAILABLE", "reason": "it is not ready, as the log says"}
     not_ready, is_ready = (503, {"ready": False, "live": True, "models": [moody]}), (200, {"ready": True, "live": True})
     assert statuses == [not_ready, not_ready, is_ready, is_ready, not_ready]
     line = [("WARNING", "the server is not ready, because of model 'moody': its ready= says so")]
