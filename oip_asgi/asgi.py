@@ -129,8 +129,7 @@ class OIPApp:
             if host is not self._host:
                 self._check_host(host)
         raw_path: bytes | None = scope.get("raw_path")
-        if raw_path is None or raw_path.find(b"%") >= 0 or "%" in path or path.endswith("/"):
-            path = encode_path(path, None if raw_path is None else raw_path.decode("latin-1"))
+        path = encode_path(path, None if raw_path is None else raw_path.decode("latin-1"))
         head = Head(scope["method"], path, list(scope["headers"]), True, scope, self._mount)
         engine, runtime = self._server._inside
         body = first = None
@@ -157,7 +156,7 @@ class OIPApp:
                 return
             answer = CLIENT_GONE
         finally:
-            if io.here is not None:  # else it has not waited: a coroutine less, as nearly always
+            if io.here is not None:  # else it has not waited, and has nothing to end
                 await io.end()
         assert type(answer) is Response
         # a copy, as middleware may add to it, and some responses are made once

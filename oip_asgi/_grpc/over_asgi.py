@@ -222,8 +222,6 @@ async def _send_end(answer: Answer, send: Send, carried: _Carried | None, *, has
 
 def _find_method(scope: Scope, services: Collection[str]) -> str:
     """Find service and method, such as "/inference.GRPCInferenceService/ModelInfer"."""
-    if not scope.get("root_path") and scope.get("raw_path") == scope["path"].encode():
-        return str(scope["path"])  # as nearly always
     sent = (scope.get("raw_path") or b"").decode("latin-1").partition("?")[0]
     if sent and scope["path"].endswith("/"):
         # Litestar has added the slash, and cut off its mount's part without saying so

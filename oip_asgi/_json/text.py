@@ -108,11 +108,6 @@ def check_members(text: Buffer, most: int, what: str) -> None:
 
 def check_unseen(text: Buffer) -> None:
     """Check what decoders skip: that the text is UTF-8, and how deep it nests."""
-    if len(text) <= PIECE:
-        whole = bytes(text)
-        # as nearly every short text
-        if whole.isascii() and whole.count(b"[") + whole.count(b"{") <= MAX_DEPTH:
-            return
     view, decoder, brackets = memoryview(text), getincrementaldecoder("utf-8")(), 0
     try:
         pieces = range(0, len(view), PIECE)

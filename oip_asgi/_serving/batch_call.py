@@ -332,8 +332,6 @@ def merge_requests(requests: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor
 def split_result(result: Any, rows: Sequence[int], outputs: Outputs) -> list[Any]:
     """Split a result into what the function would have returned for each request."""
     bounds = list(pairwise(accumulate(rows, initial=0)))
-    if type(result) is np.ndarray and not outputs.codecs.are_extended:  # as nearly always
-        return list(_cut_rows(_name_output(0, outputs), result, bounds))
     result = to_pandas(result)
     if (
         is_frame(result)

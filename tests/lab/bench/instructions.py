@@ -26,6 +26,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
+import numpy as np
 from starlette.applications import Starlette
 
 from oip_asgi import InferenceServer, OIPApp, TensorSpec
@@ -48,8 +49,12 @@ ROWS: Final[dict[str, tuple[str, Run]]] = {
     "binary 20 KB, inline": ("binary 1x5120", "inline"),
     "binary 602 KB, inline": ("binary 1x150528", "inline"),
     "gRPC 1x4 over ASGI, inline": ("gRPC 1x4", "inline"),
+    "1x4 from Python, inline": ("JSON 1x4", "inline"),
 }
 """By name: a row of the benchmark, and how its model runs. Of 602 KB, a copy counts 600,000: valgrind counts its bytes."""
+
+_FROM_PYTHON: Final = "1x4 from Python, inline"
+"""The row in which the application around calls `server.infer`."""
 
 _INSTALLED: Final = ", installed"
 """How the name of a row ends that asks an application of Starlette, into which ours is installed."""
@@ -136,6 +141,8 @@ def run_row(name: str) -> None:
     app: Any = OIPGRPCApp(server) if row.transport == GRPC else OIPApp(server)
     if name.endswith(_INSTALLED):
         app, row = _install(server), replace(row, path=f"/v2{row.path}")
+    elif name == _FROM_PYTHON:
+        app = _make_caller(server)
 
     async def run(app: Any) -> None:
         await ask_often(app, over_http(row), _WARM)
@@ -163,6 +170,17 @@ def _make_server(run: Run) -> InferenceServer:
     where: Literal["inline", "thread"] = "inline" if run == "inline" else "thread"
     server.register("identity", awaited if run == "async" else identity, inputs=[x], outputs=[y], run=where)
     return server
+
+
+def _make_caller(server: InferenceServer) -> Any:
+    """An application that calls a model, and otherwise does as little as the floor."""
+    x = np.ones((1, 4), np.float32)
+
+    async def call(scope: Any, receive: Any, send: Any) -> None:
+        await server.infer("identity", {"x": x})
+        await answer_at_once(scope, receive, send)
+
+    return call
 
 
 def _install(server: InferenceServer) -> Starlette:
