@@ -1,5 +1,5 @@
 """A list that generate, Python, `Client` or score gives for an input -> a tensor, by its kind. The JSON of
-infer is read by `_json.tensor_data`, an instance by `row_fields`. What is wrong is said with its place.
+infer is read by `_json.tensor_data`, an instance by `rows`. What is wrong is said with its place.
 
 The values are JSON's or Python's own. They differ in this alone: JSON writes dates, bytes and NaN as texts,
 and has no infinity; Python has objects for these. Knows no requests and no pandas.
@@ -13,13 +13,13 @@ from datetime import date, datetime
 from types import NoneType
 from typing import Any, Final
 
-from .._json.checked_data import Form, check_elements, flatten
+from .._json.checked_data import Form, check_elements, flatten, to_whole
 from .._json.flat_objects import Literal, find_problem
 from .._json.tensor_data import from_elements
 from .._json.text import NO_SCALARS, ONLY_FLOATS, Unusual
 from .._protocol.datatypes import DTYPES, FIRST_ROUNDED, MAX_RANK, Array, DType
 from .._protocol.errors import InvalidRequest, show
-from .._protocol.kinds import BOOLEAN, BYTES, GUESSES, INTEGER, JSON, NUMBER, Kind, find_kind
+from .._protocol.kinds import BOOLEAN, BYTES, DATE, GUESSES, INTEGER, JSON, NUMBER, Kind, find_kind
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import Tensor, make_tensor
 from .._protocol.to_array import check_exact, object_array, to_wire_array
@@ -59,15 +59,20 @@ def enter(
         if kind is not JSON and (type(value) is dict or (value is None and not is_column)):
             got = NO_SCALARS[type(value)] if is_json else show(value)
             of = "" if spec is None else f" of {spec.datatype}"
-            hint = f"; for a missing number, write [{got}]" if value is None and kind is NUMBER else ""
+            number = f"; for a missing number, write [{got}]" if kind is NUMBER else ""
+            hint = f"{number}; for its default, leave it out" if value is None else ""
             raise InvalidRequest(f"data is {got}: expected a scalar or a list{of}{hint}")
         leaves, shape = _take_apart(value, are_items=kind is JSON)
         classes = set(map(type, leaves))
         if kind is None or spec is None:
+            if classes == {NoneType} and not is_column:
+                raise InvalidRequest(
+                    "each value is missing, which does not show what they are: declare the input"
+                )
             kind, dtype = _guess(leaves, classes, is_json=is_json)
         else:
             kind, dtype = _choose(kind, spec, leaves, classes)
-        if NoneType in classes and is_column and kind.missing in ("null", "no date"):
+        if NoneType in classes and is_column and kind.stand_in is not None:
             array, content_type = _read_beside_missing(name, leaves, kind, dtype, shape, is_json)
         else:
             array, content_type = _read(name, leaves, classes, kind, dtype, shape, is_json), kind.content_type
@@ -185,19 +190,11 @@ def _read(
             raise InvalidRequest(ONLY_FLOATS)
         leaves = [str(each) if type(each) is Literal else each for each in leaves]
     if float in classes and dtype.kind in "iu":
-        leaves = [_to_whole(each) if type(each) is float else each for each in leaves]
+        leaves = [to_whole(each) if type(each) is float else each for each in leaves]
     is_wrong = (dtype.kind in "fViu" and not classes <= _NUMBERS[is_json]) or (
         is_json and float in classes and (math.inf in leaves or -math.inf in leaves)
     )
     return from_elements(leaves, dtype, shape, is_json=is_json, is_wrong=is_wrong)
-
-
-def _to_whole(number: float) -> float:
-    if math.isfinite(number) and abs(number) >= FIRST_ROUNDED:
-        raise InvalidRequest(
-            "a whole number with a fraction or an exponent may have been rounded: expected its digits alone"
-        )
-    return int(number) if number.is_integer() else number
 
 
 def _write(leaves: list[Any], classes: set[type], kind: Kind, shape: tuple[int, ...]) -> Array:
@@ -223,7 +220,7 @@ def _read_beside_missing(
     JSON texts, as null."""
     there = [kind.stand_in if each is None else each for each in leaves]
     array = _read(name, there, set(map(type, there)), kind, dtype, shape, is_json).ravel()
-    if kind.missing == "no date":
+    if kind is DATE:
         array[[each is None for each in leaves]] = NO_DATE
         return array.reshape(shape), DatetimeCodec.content_type
     values = [

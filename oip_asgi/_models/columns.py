@@ -11,15 +11,12 @@ import re
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from .._codecs.base import find_class
 from .._protocol.datatypes import Datatype
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _GIVEN_BY_LIGHTGBM: Final = re.compile(r"Column_\d+").fullmatch
 """The name of a column that had none."""
@@ -132,9 +129,3 @@ def _read_categories(encoded: Mapping[str, Any]) -> list[Any] | None:
         if text.isascii()
         else None
     )
-
-
-def make_categories(values: Any) -> pd.Series[Any]:
-    import pandas as pd
-
-    return pd.Series(pd.Categorical(values, values))

@@ -27,7 +27,6 @@ from .columns import (
     is_catboost,
     list_columns,
     list_parts,
-    make_categories,
 )
 
 
@@ -226,10 +225,14 @@ def _declare_categories(model: Any, columns: list[str]) -> Mapping[str, TensorSp
     if is_catboost(model):  # which takes any text for them
         places = [*model.get_cat_feature_indices(), *model.get_text_feature_indices()]
         return {columns[place]: _declare_column(columns[place], "text", OBJECTS_WITH_NAN) for place in places}
-    found = find_categories(model)
+    found: Mapping[str, Any] = find_categories(model)
     if None in found.values():
         raise _make_ambiguous(model, "does not say which categories it was fitted with")
-    tensors = [column_to_tensor(name, make_categories(own)) for name, own in found.items()]
+    if not found:
+        return {}
+    import pandas as pd
+
+    tensors = [column_to_tensor(name, pd.Series(pd.Categorical(own, own))) for name, own in found.items()]
     return {
         each.name: TensorSpec(each.name, each.datatype, [-1], **cast("Any", each.parameters))
         for each in tensors
