@@ -121,7 +121,7 @@ def test_what_waits_is_awaited_and_never_handed_through_generators() -> None:
 
 
 BUDGETS: Final = {
-    "_protocol": 1243,
+    "_protocol": 1244,
     "_json": 599,
     "_codecs": 2090,
     "_rest": 409,
