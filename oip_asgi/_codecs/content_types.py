@@ -40,7 +40,7 @@ from .plain import (
     StringCodec,
     StringRequestCodec,
 )
-from .torch import TorchCodec
+from .torch import read_torch
 
 # without type arguments, as Python spells such unions in another way since 3.14, and `help()` shows this one
 AnyCodec: TypeAlias = type[InputCodec] | InputCodec | type[RequestCodec] | RequestCodec  # type: ignore[type-arg]
@@ -304,8 +304,8 @@ class Codecs:
         called = inspect.formatannotation(annotation)
         if (typing.get_origin(annotation) or annotation) is find_class("pandas", "Series"):
             return self.make_column_reader(called, None)
-        if TorchCodec.yields(annotation):
-            return Reader(called, TorchCodec.decode_input, {TorchCodec.content_type: TorchCodec.decode_input})
+        if annotation is find_class("torch", "Tensor"):
+            return Reader(called, read_torch, {NumpyCodec.content_type: read_torch})
         if isinstance(annotation, type) and annotation in SCALARS:
             return _SCALAR_READERS[annotation]
         if annotation in _LISTS:

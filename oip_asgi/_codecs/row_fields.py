@@ -39,7 +39,7 @@ datatype has no value for that."""
 
 _TYPED: Final[Mapping[str | None, Mapping[str, str]]] = {None: {}, "str": {"content_type": "str"}}
 
-_DATE: Final = "an ISO 8601 date and time, to the microsecond at most"
+_DATE: Final = "an ISO 8601 date and time"
 
 
 class Field(NamedTuple):
@@ -112,7 +112,7 @@ class Field(NamedTuple):
         if not self.is_date:
             return read_beside_missing(tensor, KINDS[self.of][1].dtype.kind)
         return decode_elements(
-            tensor, lambda text: self.read_cell(read_json(text)), PandasJSONCodec.content_type, "JSON"
+            tensor, lambda text: self.read_cell(read_json(text)), PandasJSONCodec.content_type, _DATE
         )
 
     def _read_dates(self, tensor: Tensor) -> list[Any]:
@@ -135,7 +135,7 @@ class Field(NamedTuple):
         try:
             return self._read_date(cell.encode())
         except ValueError:
-            raise ValueError(f"expected {_DATE}, got {show(cell)}") from None
+            raise ValueError(f"expected {_DATE}, to the microsecond at most, got {show(cell)}") from None
 
     def write(self, spec: TensorSpec, values: list[Any]) -> Tensor:
         """The tensor of a column, whose values were checked."""

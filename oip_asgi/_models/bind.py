@@ -338,7 +338,21 @@ def _take_parameter(
         raise ValueError(f"{declared.label}: two inputs have the same name among {[*names, name]}")
     if declared.specs and annotation.datatype is not None:
         _check_datatype(entry, [annotation.datatype], annotated.text, declared)
-    return _take_tensor(entry, apply_declaration(entry, reader, declared), parameter.default, declared)
+    if reader.scalar is not None and name in OF_PROTOCOL and entry.spec is None:
+        raise TypeError(
+            f"{declared.label}: the protocol itself uses the parameter {name!r} of a request, so a scalar "
+            "of this name never gets "
+            "its value: rename it, or take `context: InferenceContext` and read "
+            f"context.parameters.get({name!r})"
+        )
+    reader, default = apply_declaration(entry, reader, declared), parameter.default
+    is_needed = default is inspect.Parameter.empty
+    taken = msgspec.structs.replace(
+        entry, reader=reader, is_needed=is_needed, content_type=reader.content_type
+    )
+    take = take_array if reader.default is get_array else take_tensor
+    from_ = take if reader.scalar is None else functools.partial(take_scalar, reader.scalar)
+    return taken, Parameter(name, reader.read, default, from_)
 
 
 def _find_own_spec(annotated: ParsedParameter, name: str, declared: Declared) -> TensorSpec | None:
@@ -358,28 +372,6 @@ def _find_own_spec(annotated: ParsedParameter, name: str, declared: Declared) ->
     if declared.specs:
         raise TypeError(f"{declared.label} is declared twice, by inputs= and by Annotated: use one of them")
     return spec
-
-
-def _take_tensor(entry: Input, reader: Reader, default: Any, declared: Declared) -> tuple[Input, Parameter]:
-    name = entry.name
-    taken = msgspec.structs.replace(
-        entry,
-        reader=reader,
-        is_needed=default is inspect.Parameter.empty,
-        content_type=reader.content_type,
-    )
-    if reader.scalar is None:
-        return taken, Parameter(
-            name, reader.read, default, take_array if reader.default is get_array else take_tensor
-        )
-    if name in OF_PROTOCOL and entry.spec is None:
-        raise TypeError(
-            f"{declared.label}: the protocol itself uses the parameter {name!r} of a request, so a scalar "
-            "of this name never gets "
-            "its value: rename it, or take `context: InferenceContext` and read "
-            f"context.parameters.get({name!r})"
-        )
-    return taken, Parameter(name, reader.read, default, functools.partial(take_scalar, reader.scalar))
 
 
 def apply_declaration(entry: Input, reader: Reader, declared: Declared) -> Reader:

@@ -174,7 +174,7 @@ class TensorSpec(_Resolved):
             object.__setattr__(self, "example", tuple(map(_to_plain, self.example)))
 
     def _check_range(self, here: str) -> None:
-        bounds = [bound for bound in (self.minimum, self.maximum) if bound is not None]
+        bounds = list(self.bounds.values())
         for bound in bounds:
             if type(bound) not in (int, float) or not math.isfinite(bound):
                 raise TypeError(f"{here}: minimum= and maximum= are numbers, or left out, not {bound!r}")
@@ -191,7 +191,7 @@ class TensorSpec(_Resolved):
 
     @property
     def has_range(self) -> bool:
-        return self.minimum is not None or self.maximum is not None
+        return bool(self.bounds)
 
     @property
     def bounds(self) -> Mapping[str, float]:
