@@ -123,7 +123,7 @@ def test_what_waits_is_awaited_and_never_handed_through_generators() -> None:
 BUDGETS: Final = {
     "_protocol": 1242,
     "_json": 599,
-    "_codecs": 2070,
+    "_codecs": 2058,
     "_rest": 409,
     "_models": 2550,
     "_serving": 1973,

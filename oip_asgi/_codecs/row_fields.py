@@ -128,12 +128,12 @@ class Field(NamedTuple):
         return _to_day(moment) if self.of is types.DateType else moment
 
     def read_cell(self, cell: Any) -> Any:
-        """A value of JSON for a field of dates, of which texts are read as those of any column. What else is
-        there, the class judges. Raises ValueError."""
+        """A value of JSON for a field of dates or bytes, of which texts are read as those of any column. What
+        else is there, the class judges. Raises ValueError."""
         if type(cell) is not str:
             return [*map(self.read_cell, cell)] if type(cell) is list else cell
         try:
-            return self._read_date(cell.encode())
+            return cell.encode() if self.is_binary else self._read_date(cell.encode())
         except ValueError:
             raise ValueError(f"expected {_DATE}, to the microsecond at most, got {show(cell)}") from None
 

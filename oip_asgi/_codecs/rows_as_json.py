@@ -85,8 +85,7 @@ class JSONRows:
         self._names = {field.reads: None for field in fields}
         self._needed = {field.reads for field in fields if field.is_needed}
         self._never_null = {field.reads for field in fields if not field.is_nullable}
-        self._dates = [field for field in fields if field.is_date]
-        self._binary = [field.reads for field in fields if field.is_binary]
+        self._texts = [field for field in fields if field.is_date or field.is_binary]
         self._has_lists = any(field.is_list for field in fields)
         self._is_whole = len(self._needed) == len(fields)
         self._whole_numbers = [
@@ -98,7 +97,7 @@ class JSONRows:
     def read(self, text: bytes, *, is_list: bool) -> InferenceRequest | None:
         """The request of the JSON of a list of objects, or of one: in one go if nothing is wrong. None if
         `read_row` is to read it."""
-        may_differ = bool(self._dates) and any(each.search(text) for each in _OTHER_DATES)
+        may_differ = bool(self._texts) and any(each.search(text) for each in _OTHER_DATES)
         if (
             self._from_json is not None
             and self._is_whole
@@ -129,16 +128,8 @@ class JSONRows:
         if not (kinds and all(map(self._fits, kinds)) and set(map(type, objects)) == {dict}):
             for row, each in enumerate(objects):
                 self._check_object(row, each)
-        for field in self._dates:
-            _read_dates(field, objects)
-        if self._binary:
-            objects = [
-                {
-                    name: value.encode() if name in self._binary and isinstance(value, str) else value
-                    for name, value in each.items()
-                }
-                for each in objects
-            ]
+        for field in self._texts:
+            _read_texts(field, objects)
         try:
             rows = self._make(objects)
         except InvalidRequest:
@@ -206,9 +197,9 @@ def refuse_inexact(field: Field, values: Sequence[Any]) -> None:
             raise InvalidRequest(f"rows[{row}].{field.reads or field.name}: {cell} is {expected}")
 
 
-def _read_dates(field: Field, objects: Sequence[dict[str, Any]]) -> None:
-    """Read the texts of a field as `infer` reads them: msgspec and pydantic have other texts, and round finer
-    dates."""
+def _read_texts(field: Field, objects: Sequence[dict[str, Any]]) -> None:
+    """Read the texts of a field of dates or bytes as `infer` reads them: msgspec and pydantic have other
+    texts, and round finer dates."""
     name = field.reads
     for row, each in enumerate(objects):
         if name in each:
