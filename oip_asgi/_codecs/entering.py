@@ -17,6 +17,7 @@ from .._json.checked_data import Form, check_elements, flatten, to_whole
 from .._json.flat_objects import Literal, find_problem
 from .._json.tensor_data import from_elements
 from .._json.text import NO_SCALARS, ONLY_FLOATS, Unusual
+from .._protocol.column_shape import fill_shape
 from .._protocol.datatypes import DTYPES, FIRST_ROUNDED, MAX_RANK, Array, DType
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.kinds import BOOLEAN, BYTES, DATE, GUESSES, INTEGER, JSON, NUMBER, Kind, find_kind
@@ -78,8 +79,10 @@ def enter(
             array, content_type = _read(name, leaves, classes, kind, dtype, shape, is_json), kind.content_type
     except (InvalidRequest, TypeError, ValueError) as error:
         raise InvalidRequest(f"input {show(name)}: {error}") from None
-    if len(shape) < 2:
-        array = _to_declared_shape(array, (len(leaves),), spec)
+    if len(shape) < 2:  # stays flat if it does not fit, which is refused later, as that of any tensor
+        flat = (len(leaves),)
+        filled = None if spec is None or spec.fits(flat) else fill_shape(spec.shape, len(leaves))
+        array = array.reshape(flat if filled is None else filled)
     return make_tensor(name, array, {} if content_type is None else {"content_type": content_type})
 
 
@@ -106,22 +109,6 @@ def _find_shape(value: Any) -> tuple[int, ...]:
         if len(shape) > MAX_RANK:  # a list of Python may hold itself
             raise InvalidRequest(f"data is nested more than {MAX_RANK} deep")
     return tuple(shape)
-
-
-def _to_declared_shape(array: Array, flat: tuple[int], spec: TensorSpec | None) -> Array:
-    """The elements of a scalar or a flat list in the declared shape: the innermost -1 takes what the fixed
-    dimensions leave, and any other -1 is 1, or 0 for none. They stay flat if they do not fit, which is
-    refused later, as that of any tensor."""
-    if spec is None or spec.fits(flat):
-        return array if array.shape else array.reshape(flat)
-    fixed, left = abs(math.prod(spec.shape)), flat[0]  # each -1 changes the sign only
-    if left % fixed if fixed and -1 in spec.shape else left != fixed:
-        return array.reshape(flat)
-    left, shape = left // fixed if fixed else 0, list(spec.shape)
-    for axis in reversed(range(len(shape))):
-        if shape[axis] == -1:
-            shape[axis], left = left, min(left, 1)
-    return array.reshape(shape)
 
 
 def _choose(kind: Kind, spec: TensorSpec, leaves: list[Any], classes: set[type]) -> tuple[Kind, DType]:

@@ -1,5 +1,5 @@
-"""Whether N values have the shape `[N]` or `[N, 1]`, and when one is taken for the other. Knows no codecs and
-no models.
+"""Whether N values have the shape `[N]` or `[N, 1]`, and when one is taken for the other; and which shape
+values have that came without one. Knows no codecs and no models.
 
 Codecs write N values as `[N]`; the codec `np` and MLServer's clients write `[N, 1]`. Clients cannot know
 which is declared, so `Inputs.accept` of `_models.inputs` reshapes inputs that have a content type,
@@ -17,6 +17,7 @@ Specification: Content Types.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from .datatypes import Array
@@ -33,6 +34,19 @@ def to_rank_of(array: Array, declared: Sequence[int]) -> Array:
     if rank == 2 and array.ndim == 1 and declared[1] in (-1, 1) and array.dtype.hasobject:
         return array.reshape(-1, 1)
     return array
+
+
+def fill_shape(declared: Sequence[int], number: int) -> tuple[int, ...] | None:
+    """The declared shape of so many elements: the innermost -1 takes what the fixed dimensions leave, and any
+    other -1 is 1, or 0 for none. None if they do not fit."""
+    fixed, left = abs(math.prod(declared)), number  # each -1 changes the sign only
+    if left % fixed if fixed and -1 in declared else left != fixed:
+        return None
+    left, shape = left // fixed if fixed else 0, list(declared)
+    for axis in reversed(range(len(shape))):
+        if shape[axis] == -1:
+            shape[axis], left = left, min(left, 1)
+    return tuple(shape)
 
 
 def rows_of(tensor: Tensor, target: str) -> Array:
