@@ -195,7 +195,9 @@ def _write(leaves: list[Any], classes: set[type], kind: Kind, shape: tuple[int, 
             is_nested=len(shape) != 1,
         )
     for of, write in _WRITERS[kind.element].items():
-        if any(issubclass(cls, of) for cls in classes):
+        if all(issubclass(cls, of) for cls in classes):  # as nearly always
+            leaves = list(map(write, leaves))
+        elif any(issubclass(cls, of) for cls in classes):
             leaves = [write(each) if isinstance(each, of) else each for each in leaves]
     return object_array(leaves, shape)
 

@@ -39,6 +39,8 @@ datatype has no value for that."""
 
 _TYPED: Final[Mapping[str | None, Mapping[str, str]]] = {None: {}, "str": {"content_type": "str"}}
 
+_MIDNIGHT: Final = time()
+
 _DATE: Final = "an ISO 8601 date and time"
 
 
@@ -138,17 +140,17 @@ class Field(NamedTuple):
             raise ValueError(f"expected {_DATE}, to the microsecond at most, got {show(cell)}") from None
 
     def write(self, spec: TensorSpec, values: list[Any]) -> Tensor:
-        """The tensor of a column, whose values were checked."""
-        if self.is_plain and None not in values:  # as nearly always
-            elements = list(map(str.encode, values)) if self.of is types.StrType else values
-            return make_tensor(spec.name, np.array(elements, spec.dtype), dict(_TYPED[spec.content_type]))
-        tensor = enter(spec.name, values, spec, is_json=False, is_column=self.is_nullable)
-        if tensor.parameters.get("content_type") == PandasJSONCodec.content_type:
-            tensor.parameters[DTYPE] = str(spec.pd_dtype)
-        return tensor
+        """The tensor of a column, whose values were checked: numbers and texts are not looked at again."""
+        if not self.is_plain:
+            return enter(spec.name, values, spec, is_json=False, is_column=self.is_nullable)
+        if None in values and self.of is not types.FloatType:  # None is NaN among floats
+            texts = PandasJSONCodec.encode_input(spec.name, values)
+            return make_tensor(spec.name, texts.array, {**texts.parameters, DTYPE: str(spec.pd_dtype)})
+        elements = list(map(str.encode, values)) if self.of is types.StrType else values
+        return make_tensor(spec.name, np.array(elements, spec.dtype), dict(_TYPED[spec.content_type]))
 
 
 def _to_day(moment: datetime) -> datetime | date:
     """A time of the day stays, so that it is refused."""
-    is_day = moment.time() == time() and moment.tzinfo is None
+    is_day = moment.time() == _MIDNIGHT and moment.tzinfo is None
     return moment.date() if is_day else moment

@@ -13,6 +13,7 @@ import re
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from operator import attrgetter, methodcaller
 from types import NoneType
 from typing import Any, Final, is_typeddict
@@ -181,8 +182,10 @@ class JSONRows:
 
 def refuse_inexact(field: Field, values: Sequence[Any]) -> None:
     """Refuse whole numbers that no column of the field holds, or that its floats would round."""
-    is_whole = field.of is IntType
-    if not is_whole and not field.is_list and int not in {*map(type, values)}:
+    is_whole, classes = field.of is IntType, {*map(type, values)}
+    if classes == {list}:
+        classes = {*map(type, chain.from_iterable(values))}
+    if not is_whole and classes <= {float, NoneType}:  # as nearly always
         return
     with suppress(TypeError, OverflowError):
         if is_whole and array("q", values):  # as nearly always; None and lists are no numbers
