@@ -15,7 +15,6 @@ from ._codecs.base import InputCodec, RequestCodec
 from ._codecs.dataframes import PandasCodec
 from ._codecs.dates import DatetimeCodec
 from ._codecs.plain import Base64Codec, NumpyCodec, NumpyRequestCodec, StringCodec, StringRequestCodec
-from ._codecs.torch import TorchCodec
 
 __all__ = [
     "Base64Codec",
@@ -27,5 +26,4 @@ __all__ = [
     "RequestCodec",
     "StringCodec",
     "StringRequestCodec",
-    "TorchCodec",
 ]

@@ -121,24 +121,24 @@ def test_what_waits_is_awaited_and_never_handed_through_generators() -> None:
 
 
 BUDGETS: Final = {
-    "_protocol": 1225,
-    "_json": 605,
-    "_codecs": 2095,
-    "_rest": 409,
+    "_protocol": 1232,
+    "_json": 595,
+    "_codecs": 2050,
+    "_rest": 399,
     "_models": 2530,
-    "_serving": 1962,
+    "_serving": 1960,
     "_runtime": 1185,
     "_extensions": 772,
     "_docs": 391,
     "_http": 628,
-    "_grpc": 1100,
+    "_grpc": 1098,
     "_hosts": 296,
     "client": 1945,
     "mlserver": 756,
     "_command.py": 220,
     "prometheus.py": 160,
     "opentelemetry.py": 45,
-    "faces": 1306,
+    "faces": 1304,
 }
 """Statements of each room, without docstrings. A number only falls: a feature that wants more takes it from another row, in one commit.
 
@@ -156,14 +156,14 @@ KNOWN_IN: Final = {
         _json/checked_data.py
     """,
     "FIRST_ROUNDED": """
-        _codecs/entering.py _codecs/plain.py _protocol/datatypes.py _protocol/specs.py _protocol/to_array.py
+        _codecs/entering.py _codecs/plain.py _json/checked_data.py _protocol/datatypes.py _protocol/specs.py
+        _protocol/to_array.py
     """,
     "pandas": """
         _codecs/base.py _codecs/column_dtypes.py _codecs/column_reading.py _codecs/column_writing.py
         _codecs/content_types.py _codecs/dataframes.py _codecs/dates.py _codecs/entering.py _codecs/plain.py
-        _codecs/rows.py _json/checked_data.py _models/estimators.py _models/handler.py _protocol/kinds.py
-        _protocol/limits.py _protocol/to_array.py client/__main__.py client/_clients.py client/score.py server.py
-        specs.py
+        _codecs/rows.py _models/estimators.py _models/handler.py _protocol/kinds.py _protocol/limits.py
+        _protocol/to_array.py client/__main__.py client/_clients.py client/score.py server.py specs.py
     """,
 }
 """The files of the package that know a thing of the values, each of which has to change with it. No other file may know it."""

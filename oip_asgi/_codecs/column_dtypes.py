@@ -19,7 +19,6 @@ import numpy as np
 from .._json.tensor_data import from_json, to_value
 from .._protocol.datatypes import Array, dtype_of
 from .._protocol.errors import InvalidRequest, show
-from .._protocol.schemas import Parameters
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import Tensor
 from .dates import DatetimeCodec
@@ -166,14 +165,6 @@ def is_nullable(dtype: object) -> bool:
 def is_of(tensor: Tensor, declared: str) -> bool:
     """Whether a tensor has the declared content type, or the other one of texts."""
     return tensor.parameters.get("content_type") in READ_AS.get(declared, (declared,))
-
-
-def make_string_parameters(dtype: str) -> Parameters:
-    """The parameters of a column of strings of the dtype with this name."""
-    parameters: Parameters = {"content_type": StringCodec.content_type}
-    return (
-        parameters if dtype == find_default_dtype(StringCodec.content_type) else {**parameters, DTYPE: dtype}
-    )
 
 
 CATEGORIES: Final = "pd_categories"

@@ -48,7 +48,7 @@ from .plain import (
     StringCodec,
     StringRequestCodec,
 )
-from .torch import TorchCodec
+from .torch import read_torch
 
 # without type arguments, as Python spells such unions in another way since 3.14, and `help()` shows this one
 AnyCodec: TypeAlias = type[InputCodec] | InputCodec | type[RequestCodec] | RequestCodec  # type: ignore[type-arg]
@@ -164,23 +164,37 @@ class Reader(msgspec.Struct, frozen=True, eq=False):
             raise InvalidRequest(f"input {show(tensor.name)}: {error}") from error
 
 
-def _make_scalar_reader(kind: type) -> Reader:
-    read, (datatypes, content_types, *_) = partial(read_scalar, kind), SCALARS[kind]
-    return Reader(
-        kind.__name__, read, dict.fromkeys(content_types, read), datatypes, (datatypes[0], (1,), None), kind
-    )
-
-
-def _make_list_reader(kind: type) -> Reader:
-    read, datatypes = partial(read_list, kind), SCALARS[kind].datatypes
-    return Reader(f"list[{kind.__name__}]", read, {"np": read}, datatypes, (datatypes[0], (-1,), None))
-
-
-_SCALAR_READERS: Final[Mapping[type, Reader]] = {kind: _make_scalar_reader(kind) for kind in SCALARS}
-
-_LISTS: Final = (list[int], list[float], list[bool])
-
-_LIST_READERS: Final = tuple(map(_make_list_reader, (int, float, bool)))
+_PLAIN_READERS: Final = (
+    *(
+        (
+            kind,
+            Reader(
+                kind.__name__,
+                partial(read_scalar, kind),
+                dict.fromkeys(of.content_types, partial(read_scalar, kind)),
+                of.datatypes,
+                (of.datatypes[0], (1,), None),
+                kind,
+            ),
+        )
+        for kind, of in SCALARS.items()
+    ),
+    *(
+        (
+            list.__class_getitem__(kind),
+            Reader(
+                f"list[{kind.__name__}]",
+                partial(read_list, kind),
+                {"np": partial(read_list, kind)},
+                of.datatypes,
+                (of.datatypes[0], (-1,), None),
+            ),
+        )
+        for kind, of in SCALARS.items()
+        if kind is not str  # which a codec reads
+    ),
+)
+"""The readers of one element, and of lists of these, by the annotation."""
 
 
 class RequestReader(msgspec.Struct, frozen=True, eq=False):
@@ -312,12 +326,11 @@ class Codecs:
         called = inspect.formatannotation(annotation)
         if (typing.get_origin(annotation) or annotation) is find_class("pandas", "Series"):
             return self.make_column_reader(called, None)
-        if TorchCodec.yields(annotation):
-            return Reader(called, TorchCodec.decode_input, {TorchCodec.content_type: TorchCodec.decode_input})
-        if isinstance(annotation, type) and annotation in SCALARS:
-            return _SCALAR_READERS[annotation]
-        if annotation in _LISTS:
-            return _LIST_READERS[_LISTS.index(annotation)]
+        if annotation is find_class("torch", "Tensor"):
+            return Reader(called, read_torch, {NumpyCodec.content_type: read_torch})
+        for plain, reader in _PLAIN_READERS:
+            if plain == annotation:
+                return reader
         of_annotation = next(
             (
                 of_annotation

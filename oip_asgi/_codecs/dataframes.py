@@ -16,11 +16,12 @@ import numpy as np
 
 from .._protocol.datatypes import NUMBERS, Array
 from .._protocol.errors import InvalidRequest, show
+from .._protocol.schemas import Parameters
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor
 from .._protocol.to_array import object_array
 from .._turns import take_turns
 from .base import RequestCodec, find_class, raise_invalid_response, rows_of
-from .column_dtypes import DTYPE, find_default_dtype, is_pandas_3, make_string_parameters
+from .column_dtypes import DTYPE, find_default_dtype, is_pandas_3
 from .column_reading import Decode, read_column
 from .column_writing import column_to_tensor
 from .plain import StringCodec
@@ -362,7 +363,11 @@ def _write_strings(
         block = object_array(list(map(str.encode, texts)), values.shape)
     except UnicodeEncodeError:
         return {}
-    parameters = make_string_parameters(dtype)
+    is_default = dtype == find_default_dtype(StringCodec.content_type)
+    parameters: Parameters = {
+        "content_type": StringCodec.content_type,
+        **({} if is_default else {DTYPE: dtype}),
+    }
     return {
         position: make_tensor(names[position], column, parameters.copy())
         for position, column in zip(positions, block, strict=True)

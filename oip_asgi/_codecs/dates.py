@@ -68,7 +68,7 @@ class DatetimeCodec(ListCodec[datetime]):
         if not any(map(_FINER.search, elements)):
             with suppress(ValueError):  # the error of the loop below names the element
                 return _parse_dates(elements)
-        return decode_elements(request_input, _from_text, cls.content_type, _EXPECTED)
+        return decode_elements(request_input, read_moment, cls.content_type, _EXPECTED)
 
 
 def _parse_dates(elements: list[bytes]) -> list[datetime]:
@@ -89,7 +89,7 @@ def _to_text(element: datetime | str) -> bytes:
     raise TypeError("expected a datetime.datetime")
 
 
-def _from_text(element: bytes) -> datetime:
+def read_moment(element: bytes) -> datetime:
     value = _parse_date(element)
     if _IS_FINER.search(element):
         raise ValueError(

@@ -1,5 +1,5 @@
 """A list that generate, Python, `Client` or score gives for an input -> a tensor, by its kind. The JSON of
-infer is read by `_json.tensor_data`, an instance by `row_fields`. What is wrong is said with its place.
+infer is read by `_json.tensor_data`, an instance by `rows`. What is wrong is said with its place.
 
 The values are JSON's or Python's own. They differ in this alone: JSON writes dates, bytes and NaN as texts,
 and has no infinity; Python has objects for these. Knows no requests and no pandas.
@@ -13,14 +13,14 @@ from datetime import date, datetime
 from types import NoneType
 from typing import Any, Final
 
-from .._json.checked_data import Form, check_elements, flatten
+from .._json.checked_data import Form, check_elements, flatten, to_whole
 from .._json.flat_objects import Literal, find_problem
 from .._json.tensor_data import from_elements
 from .._json.text import NO_SCALARS, ONLY_FLOATS, Unusual
 from .._protocol.datatypes import DTYPES, FIRST_ROUNDED, MAX_RANK, Array, DType
 from .._protocol.errors import InvalidRequest, show
-from .._protocol.kinds import BOOLEAN, BYTES, GUESSES, INTEGER, JSON, NUMBER, Kind, find_kind
-from .._protocol.specs import TensorSpec
+from .._protocol.kinds import BOOLEAN, BYTES, DATE, GUESSES, INTEGER, JSON, NUMBER, Kind, find_kind
+from .._protocol.specs import TensorSpec, fill_shape
 from .._protocol.tensors import Tensor, make_tensor
 from .._protocol.to_array import check_exact, object_array, to_wire_array
 from .dates import NO_DATE, DatetimeCodec
@@ -59,22 +59,29 @@ def enter(
         if kind is not JSON and (type(value) is dict or (value is None and not is_column)):
             got = NO_SCALARS[type(value)] if is_json else show(value)
             of = "" if spec is None else f" of {spec.datatype}"
-            hint = f"; for a missing number, write [{got}]" if value is None and kind is NUMBER else ""
+            number = f"; for a missing number, write [{got}]" if kind is NUMBER else ""
+            hint = f"{number}; for its default, leave it out" if value is None else ""
             raise InvalidRequest(f"data is {got}: expected a scalar or a list{of}{hint}")
         leaves, shape = _take_apart(value, are_items=kind is JSON)
         classes = set(map(type, leaves))
         if kind is None or spec is None:
+            if classes == {NoneType} and not is_column:
+                raise InvalidRequest(
+                    "each value is missing, which does not show what they are: declare the input"
+                )
             kind, dtype = _guess(leaves, classes, is_json=is_json)
         else:
             kind, dtype = _choose(kind, spec, leaves, classes)
-        if NoneType in classes and is_column and kind.missing in ("null", "no date"):
+        if NoneType in classes and is_column and kind.stand_in is not None:
             array, content_type = _read_beside_missing(name, leaves, kind, dtype, shape, is_json)
         else:
             array, content_type = _read(name, leaves, classes, kind, dtype, shape, is_json), kind.content_type
     except (InvalidRequest, TypeError, ValueError) as error:
         raise InvalidRequest(f"input {show(name)}: {error}") from None
-    if len(shape) < 2:
-        array = _to_declared_shape(array, (len(leaves),), spec)
+    if len(shape) < 2:  # stays flat if it does not fit, which is refused later, as that of any tensor
+        flat = (len(leaves),)
+        filled = None if spec is None or spec.fits(flat) else fill_shape(spec.shape, len(leaves))
+        array = array.reshape(flat if filled is None else filled)
     return make_tensor(name, array, {} if content_type is None else {"content_type": content_type})
 
 
@@ -101,22 +108,6 @@ def _find_shape(value: Any) -> tuple[int, ...]:
         if len(shape) > MAX_RANK:  # a list of Python may hold itself
             raise InvalidRequest(f"data is nested more than {MAX_RANK} deep")
     return tuple(shape)
-
-
-def _to_declared_shape(array: Array, flat: tuple[int], spec: TensorSpec | None) -> Array:
-    """The elements of a scalar or a flat list in the declared shape: the innermost -1 takes what the fixed
-    dimensions leave, and any other -1 is 1, or 0 for none. They stay flat if they do not fit, which is
-    refused later, as that of any tensor."""
-    if spec is None or spec.fits(flat):
-        return array if array.shape else array.reshape(flat)
-    fixed, left = abs(math.prod(spec.shape)), flat[0]  # each -1 changes the sign only
-    if left % fixed if fixed and -1 in spec.shape else left != fixed:
-        return array.reshape(flat)
-    left, shape = left // fixed if fixed else 0, list(spec.shape)
-    for axis in reversed(range(len(shape))):
-        if shape[axis] == -1:
-            shape[axis], left = left, min(left, 1)
-    return array.reshape(shape)
 
 
 def _choose(kind: Kind, spec: TensorSpec, leaves: list[Any], classes: set[type]) -> tuple[Kind, DType]:
@@ -185,19 +176,11 @@ def _read(
             raise InvalidRequest(ONLY_FLOATS)
         leaves = [str(each) if type(each) is Literal else each for each in leaves]
     if float in classes and dtype.kind in "iu":
-        leaves = [_to_whole(each) if type(each) is float else each for each in leaves]
+        leaves = [to_whole(each) if type(each) is float else each for each in leaves]
     is_wrong = (dtype.kind in "fViu" and not classes <= _NUMBERS[is_json]) or (
         is_json and float in classes and (math.inf in leaves or -math.inf in leaves)
     )
     return from_elements(leaves, dtype, shape, is_json=is_json, is_wrong=is_wrong)
-
-
-def _to_whole(number: float) -> float:
-    if math.isfinite(number) and abs(number) >= FIRST_ROUNDED:
-        raise InvalidRequest(
-            "a whole number with a fraction or an exponent may have been rounded: expected its digits alone"
-        )
-    return int(number) if number.is_integer() else number
 
 
 def _write(leaves: list[Any], classes: set[type], kind: Kind, shape: tuple[int, ...]) -> Array:
@@ -211,7 +194,9 @@ def _write(leaves: list[Any], classes: set[type], kind: Kind, shape: tuple[int, 
             is_nested=len(shape) != 1,
         )
     for of, write in _WRITERS[kind.element].items():
-        if any(issubclass(cls, of) for cls in classes):
+        if all(issubclass(cls, of) for cls in classes):  # as nearly always
+            leaves = list(map(write, leaves))
+        elif any(issubclass(cls, of) for cls in classes):
             leaves = [write(each) if isinstance(each, of) else each for each in leaves]
     return object_array(leaves, shape)
 
@@ -223,7 +208,7 @@ def _read_beside_missing(
     JSON texts, as null."""
     there = [kind.stand_in if each is None else each for each in leaves]
     array = _read(name, there, set(map(type, there)), kind, dtype, shape, is_json).ravel()
-    if kind.missing == "no date":
+    if kind is DATE:
         array[[each is None for each in leaves]] = NO_DATE
         return array.reshape(shape), DatetimeCodec.content_type
     values = [

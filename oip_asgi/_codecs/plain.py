@@ -153,7 +153,7 @@ class PandasJSONCodec(InputCodec[list[Any]]):
             # the error of the loop below names the element
             with suppress(msgspec.DecodeError, UnicodeDecodeError):
                 return list(map(_decode, texts))
-        return decode_elements(request_input, _from_text, cls.content_type, "JSON")
+        return decode_elements(request_input, read_json, cls.content_type, "JSON")
 
 
 def read_beside_missing(tensor: Tensor, kind: str) -> list[Any]:
@@ -223,7 +223,7 @@ _to_json: Final = json.JSONEncoder(
 ).encode
 
 
-def _from_text(text: bytes) -> Any:
+def read_json(text: bytes) -> Any:
     try:
         value = _decode(text)
         if text.count(b"[") + text.count(b"{") > MAX_DEPTH:

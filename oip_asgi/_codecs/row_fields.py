@@ -1,4 +1,4 @@
-"""A class -> its fields, each of which is a column, and what makes its objects. Knows no requests.
+"""A field of a class <-> the column that it is. Knows no classes and no requests.
 
 What fits a field is the business of msgspec or pydantic, as the class says it. Missing values are sent as
 data frames send them.
@@ -6,40 +6,24 @@ data frames send them.
 
 from __future__ import annotations
 
-import dataclasses
-import re
-import typing
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from datetime import date, datetime, time
-from enum import Enum
-from functools import partial, reduce
-from operator import or_
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
-import msgspec
 import numpy as np
 from msgspec import inspect as types
 
 from .._protocol.errors import InvalidRequest, show
-from .._protocol.schemas import RequestOutput
 from .._protocol.specs import TensorSpec
-from .._protocol.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor, make_tensor
-from .._protocol.to_array import object_array
-from .._turns import take_turns
-from .base import bytes_of, find_class, rows_of
+from .._protocol.tensors import Tensor, make_tensor
+from .base import decode_elements, rows_of
 from .column_dtypes import DTYPE
-from .dates import NO_DATE, DatetimeCodec
-from .plain import Base64Codec, PandasJSONCodec, StringCodec, read_beside_missing
+from .dates import NO_DATE, DatetimeCodec, read_moment
+from .entering import enter
+from .plain import Base64Codec, PandasJSONCodec, StringCodec, read_beside_missing, read_json
+from .row_schemas import Schema, find_example
 
-Schema: TypeAlias = dict[str, Any]
-"""A JSON Schema."""
-
-_OURS: Final = (Tensor, InferenceRequest, InferenceResponse, InferenceContext, RequestOutput, TensorSpec)
-"""Classes that have another meaning in a signature."""
-
-
-_KINDS: Final[Mapping[type[types.Type], tuple[type, TensorSpec]]] = {
+KINDS: Final[Mapping[type[types.Type], tuple[type, TensorSpec]]] = {
     types.BoolType: (bool, TensorSpec("any", "BOOL", [-1], pd_dtype="boolean")),
     types.IntType: (int, TensorSpec("any", "INT64", [-1], pd_dtype="Int64")),
     types.FloatType: (float, TensorSpec("any", "FP64", [-1])),
@@ -51,34 +35,12 @@ _KINDS: Final[Mapping[type[types.Type], tuple[type, TensorSpec]]] = {
 """How the values of one type are sent. The `pd_dtype` is that with which some may be missing, where the
 datatype has no value for that."""
 
-_EXPECTED: Final = (
-    "annotate it bool, int, float, str, bytes, datetime, date, a Literal or an Enum of str or of int, one "
-    "of these | None but bytes, or a "
-    "list of one of them"
-)
 
-_BOUNDS: Final = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern", "tz")
+_TYPED: Final[Mapping[str | None, Mapping[str, str]]] = {None: {}, "str": {"content_type": "str"}}
 
-_PLACE: Final = re.compile(r"(?s)(.*) - at `\$\[(\d+)\](.*)`")
-"""A text of msgspec, the row, and where in the row."""
+_MIDNIGHT: Final = time()
 
-_OF_SCHEMA: Final[Mapping[Any, Any]] = {
-    "boolean": bool,
-    "integer": int,
-    "number": float,
-    "string": str,
-    "null": None,
-    "date-time": datetime,
-    "date": date,
-    "binary": bytes,
-}
-"""The types of Python by the types and formats of JSON Schema."""
-
-_TOGETHER: Final = 1000
-"""Rows that pydantic checks at a time, which takes about a millisecond; then other threads may run."""
-
-_ANY_DATE: Final = b"2000-01-01"
-"""Stands in a column for what is no date, so that each error counts all elements."""
+_DATE: Final = "an ISO 8601 date and time"
 
 
 class Field(NamedTuple):
@@ -92,7 +54,7 @@ class Field(NamedTuple):
     choices: tuple[Any, ...]  # all values of a Literal or an Enum
     is_nullable: bool
     is_list: bool
-    schema: Schema  # of one value that is there, which may be a list
+    schema: Schema  # of one value
     type: Any  # as which msgspec checks what is sent
 
     @property
@@ -101,7 +63,7 @@ class Field(NamedTuple):
 
     @property
     def is_date(self) -> bool:
-        return _KINDS[self.of][1].content_type == DatetimeCodec.content_type
+        return KINDS[self.of][1].content_type == DatetimeCodec.content_type
 
     @property
     def is_plain(self) -> bool:
@@ -109,7 +71,7 @@ class Field(NamedTuple):
         return not self.is_list and not self.is_date and not self.is_binary
 
     def spec(self, name: str) -> TensorSpec:
-        kind, example = _KINDS[self.of][1], _find_example(self.schema.get("items", self.schema))
+        kind, example = KINDS[self.of][1], find_example(self.schema)
         nullable = kind.pd_dtype if self.is_nullable else None
         shape = (-1, -1) if self.is_list else (-1,)
         return TensorSpec(name, kind.datatype, shape, kind.content_type, example=example, pd_dtype=nullable)
@@ -121,599 +83,73 @@ class Field(NamedTuple):
             return self._read(tensor)
         if len(shape) != 2:
             raise InvalidRequest(f"{show(tensor.name)} has shape {list(shape)}: expected [-1, -1]")
-        values, width = (
-            self._read(make_tensor(tensor.name, tensor.array.reshape(-1), tensor.parameters)),
-            shape[1],
-        )
-        return [values[row * width : (row + 1) * width] for row in range(shape[0])]
+        values = self._read(make_tensor(tensor.name, tensor.array.reshape(-1), tensor.parameters))
+        return [values[row * shape[1] : (row + 1) * shape[1]] for row in range(shape[0])]
 
     def _read(self, tensor: Tensor) -> list[Any]:
-        kind, of, content_type = _KINDS[self.of][1], self.of, tensor.parameters.get("content_type")
-        if content_type == PandasJSONCodec.content_type and of is not types.BytesType:
-            values = read_beside_missing(tensor, kind.dtype.kind)
-            return self.read_texts(values) if self.is_date else values
-        if tensor.array.dtype.hasobject is not (kind.datatype == "BYTES"):
+        spec, content_type = KINDS[self.of][1], tensor.parameters.get("content_type")
+        own = spec.content_type or (Base64Codec.content_type if self.is_binary else "np")
+        if content_type == PandasJSONCodec.content_type and not self.is_binary:
+            return self._read_json(tensor)
+        if tensor.array.dtype.hasobject is not spec.dtype.hasobject:
             raise InvalidRequest(
-                f"{show(tensor.name)} has datatype {tensor.datatype}: expected {kind.datatype}"
+                f"{show(tensor.name)} has datatype {tensor.datatype}: expected {spec.datatype}"
             )
-        accepted = (None, "np", kind.content_type or (Base64Codec.content_type if self.is_binary else None))
-        if content_type not in accepted:
+        if content_type not in (None, "np", own):
             raise InvalidRequest(
-                f"{show(tensor.name)} has the content_type {show(content_type)}: expected "
-                f"{accepted[-1] or 'np'}, or none"
-            )
-        if self.is_binary:
-            return (
-                Base64Codec.decode_input(tensor)
-                if content_type == accepted[-1]
-                else bytes_of(tensor, "bytes")
+                f"{show(tensor.name)} has the content_type {show(content_type)}: expected {own}, or none"
             )
         if self.is_date:
             return self._read_dates(tensor)
-        if of is types.StrType:
+        if self.is_binary and content_type == own:
+            return Base64Codec.decode_input(tensor)
+        if self.of is types.StrType:
             return StringCodec.decode_input(tensor)
-        values = rows_of(tensor, "np").tolist()
-        return (
-            [None if value != value else value for value in values]
-            if self.is_nullable and of is types.FloatType
-            else values
-        )
+        values: list[Any] = rows_of(tensor, "np").tolist()
+        is_missed = self.is_nullable and self.of is types.FloatType
+        return [None if value != value else value for value in values] if is_missed else values
 
-    def read_texts(self, values: Sequence[Any]) -> list[Any]:
-        """Values of JSON for a field of dates, in which texts are read as those of any column. What else is
-        there, the class judges."""
-        are_texts = [type(value) is str for value in values]
-        elements = [
-            value.encode() if is_text else _ANY_DATE for value, is_text in zip(values, are_texts, strict=True)
-        ]
-        dates = self._read_dates(make_tensor(self.reads, object_array(elements, (len(elements),)), {}))
-        return [
-            date if is_text else value for date, value, is_text in zip(dates, values, are_texts, strict=True)
-        ]
+    def _read_json(self, tensor: Tensor) -> list[Any]:
+        if not self.is_date:
+            return read_beside_missing(tensor, KINDS[self.of][1].dtype.kind)
+        return decode_elements(
+            tensor, lambda text: self.read_cell(read_json(text)), PandasJSONCodec.content_type, _DATE
+        )
 
     def _read_dates(self, tensor: Tensor) -> list[Any]:
-        elements = bytes_of(tensor, "datetime")
-        there = [_ANY_DATE if element == NO_DATE and self.is_nullable else element for element in elements]
-        read = DatetimeCodec.decode_input(make_tensor(tensor.name, object_array(there, (len(there),)), {}))
-        dates = [None if element == NO_DATE else value for element, value in zip(elements, read, strict=True)]
-        if self.of is types.DateType:  # a time of the day stays, so that it is refused
-            return [
-                each.date() if each is not None and each.time() == time() and each.tzinfo is None else each
-                for each in dates
-            ]
-        return dates
+        if not self.is_nullable:  # the texts are read without Python code for each
+            moments = DatetimeCodec.decode_input(tensor)
+            return moments if self.of is types.DateTimeType else [*map(_to_day, moments)]
+        return decode_elements(tensor, self._read_date, DatetimeCodec.content_type, _DATE)
 
-    def write(self, name: str, values: list[Any]) -> Tensor:
-        """The tensor of a column, whose values were checked."""
-        if not self.is_list:
-            return self._write(name, values)
-        widths = {len(each) for each in values}
-        if len(widths) > 1:
-            raise ValueError(
-                f"{show(name)} has lists of {min(widths)} and of {max(widths)} elements: expected as many "
-                "in each row"
-            )
-        tensor = self._write(name, [element for each in values for element in each])
-        tensor.array = tensor.array.reshape(len(values), *widths, *(() if widths else (0,)))
-        return tensor
+    def _read_date(self, text: bytes) -> datetime | date | None:
+        if text == NO_DATE and self.is_nullable:
+            return None
+        moment = read_moment(text)
+        return _to_day(moment) if self.of is types.DateType else moment
 
-    def _write(self, name: str, values: list[Any]) -> Tensor:
-        kind, of, is_missing = _KINDS[self.of][1], self.of, self.is_nullable and None in values
-        if self.is_binary:
-            return Tensor(name, object_array(values, (len(values),)))
-        if self.is_date:
-            texts = [NO_DATE if value is None else value.isoformat().encode() for value in values]
-            return Tensor(
-                name, object_array(texts, (len(texts),)), {"content_type": DatetimeCodec.content_type}
-            )
-        if is_missing and of is not types.FloatType:
-            tensor = PandasJSONCodec.encode_input(name, values)
-            return make_tensor(name, tensor.array, {**tensor.parameters, DTYPE: str(kind.pd_dtype)})
-        if of is types.StrType:
-            return make_tensor(
-                name, object_array(list(map(str.encode, values)), (len(values),)), {"content_type": "str"}
-            )
-        numbers = [np.nan if value is None else value for value in values] if is_missing else values
-        return make_tensor(name, np.array(numbers, kind.dtype), {})
-
-
-Make: TypeAlias = Callable[[Sequence[dict[str, Any]]], list[Any]]
-"""Makes the rows of the members of each, and checks all at once. Raises InvalidRequest with the row and the
-field that does not fit."""
-
-FromJSON: TypeAlias = Callable[[bytes], list[Any]]
-"""Makes the rows of a JSON text in one go. It takes unknown names, and names that are there twice."""
-
-
-_HINTS: Final[Mapping[str, str]] = {
-    "'<' not supported": (
-        ": a Literal has values of several types, which msgspec before 0.22 cannot sort: for None, write "
-        "Literal[...] | None"
-    ),
-    "takes_self=True": ": write attrs.field(init=False), and set the field in __attrs_post_init__",
-}
-"""What to write, by a part of a text of msgspec."""
-
-
-def read_msgspec(cls: type) -> tuple[tuple[Field, ...], Make, FromJSON | None]:
-    try:
-        info: Any = types.type_info(cls)
-        schema = msgspec.json.schema(cls, schema_hook=lambda _: {"title": "refused below"})
-    except (TypeError, NameError, NotImplementedError) as error:
-        hint = next((hint for part, hint in _HINTS.items() if part in str(error)), "")
-        raise TypeError(
-            f"the fields of {cls.__name__} can be no columns: {str(error).partition('. File a')[0]}{hint}"
-        ) from None
-    definitions = schema.get("$defs", {})
-    schema = _resolve_references(schema, definitions)
-    schemas, names = schema.get("prefixItems"), _find_names(cls)
-    fields = tuple(
-        _make_field(
-            cls,
-            each.name,
-            names.get(each.name, (each.encode_name, each.encode_name)),
-            each.type,
-            _resolve_references(
-                schema["properties"][each.encode_name] if schemas is None else schemas[index], definitions
-            ),
-            is_needed=each.required,
-        )
-        for index, each in enumerate(getattr(info, "fields", ()))
-    )
-    by_name = {field.reads: field for field in fields}
-    is_own = schemas is None and all(name == reads for name, (reads, _) in names.items())
-    made: Any = cls if is_own else _make_constructor(cls, fields, names)
-
-    def make(objects: Sequence[dict[str, Any]]) -> list[Any]:
+    def read_cell(self, cell: Any) -> Any:
+        """A value of JSON for a field of dates or bytes, of which texts are read as those of any column. What
+        else is there, the class judges. Raises ValueError."""
+        if type(cell) is not str:
+            return [*map(self.read_cell, cell)] if type(cell) is list else cell
         try:
-            rows: list[Any] = msgspec.convert(objects, list[made])
-        except msgspec.ValidationError as error:
-            raise InvalidRequest(explain_msgspec(str(error), objects, by_name)) from None
-        return rows if is_own else [row.made for row in rows]
-
-    # msgspec has other texts than ours for bytes
-    is_as_json = is_own and not any(field.is_binary for field in fields)
-    return fields, make, msgspec.json.Decoder(list[cls]).decode if is_as_json else None  # type: ignore[valid-type]
-
-
-def _find_names(cls: Any) -> dict[str, tuple[str, str]]:
-    """The names with which each field of a dataclass or of attrs is read and written: none to read it by, if
-    it has `init=False`."""
-    members = getattr(cls, "__attrs_attrs__", None) or (
-        dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
-    )
-    return {
-        each.name: (alias if each.init else "", alias)
-        for each in members
-        for alias in [getattr(each, "alias", each.name)]
-    }
-
-
-def _make_constructor(cls: type, fields: Sequence[Field], names: Mapping[str, tuple[str, str]]) -> type:
-    """A class that checks arguments by name and makes an object of them, where msgspec itself takes places,
-    or names of attributes."""
-
-    def construct(arguments: Any) -> None:
-        there = [name for name in reads if getattr(arguments, name) is not msgspec.UNSET]
-        arguments.made = cls(**{names.get(name, (name,))[0]: getattr(arguments, name) for name in there})
-
-    reads = {field.name: field.reads for field in fields if field.reads}
-    typed = [
-        (field.name, field.type, *(() if field.is_needed else (msgspec.UNSET,)))
-        for field in fields
-        if field.reads
-    ]
-    return msgspec.defstruct(
-        cls.__name__, typed, rename=reads, namespace={"__post_init__": construct}, dict=True, kw_only=True
-    )
-
-
-def explain_msgspec(text: str, objects: Sequence[Mapping[str, Any]], fields: Mapping[str, Field]) -> str:
-    """A text of msgspec with the row, the field and its value."""
-    matched = _PLACE.fullmatch(text)
-    if matched is None:
-        return f"rows: {text}"
-    text, row, where = matched[1], int(matched[2]), matched[3]
-    name, _, element = where.removeprefix(".").partition("[")
-    field = fields.get(name)
-    if field is None or name not in objects[row]:
-        return f"rows[{row}]{where}: {text}"
-    value = objects[row][name]
-    if element and isinstance(value, list):
-        value = value[int(element.rstrip("]"))]
-    expected = re.sub(r", got `[^`]*`$", "", text).replace("`", "")
-    if field.choices:
-        expected = f"expected {' or '.join(map(show, field.choices))}"
-    return f"rows[{row}]{where}: {expected[:1].lower()}{expected[1:]}, got {show(value)}"
-
-
-def read_pydantic(cls: Any) -> tuple[tuple[Field, ...], Make, None]:
-    import pydantic
-
-    try:  # a type may stand below the class that names it
-        (getattr(cls, "model_rebuild", None) or partial(pydantic.dataclasses.rebuild_dataclass, cls))()
-    except NameError as error:
-        raise TypeError(
-            f"the fields of {cls.__name__} can be no columns: name {error.name!r} is not defined"
-        ) from None
-    rows: Any = pydantic.TypeAdapter(list[cls])
-    properties = _list_properties(cls, "validation")
-    fields = tuple(
-        _make_field(
-            cls,
-            name,
-            (
-                ""
-                if dataclasses.is_dataclass(cls) and each.init is False
-                else _find_alias(cls, name, each.validation_alias or each.alias),
-                each.serialization_alias or name,
-            ),
-            _find_type(each.annotation),
-            properties.get(name, {}),
-            is_needed=each.is_required(),
-        )
-        for name, each in cls.__pydantic_fields__.items()
-    )
-
-    def make(objects: Sequence[dict[str, Any]]) -> list[Any]:
-        instances: list[Any] = []
-        for start in take_turns(range(0, len(objects), _TOGETHER)):
-            try:
-                instances += rows.validate_python(objects[start : start + _TOGETHER])
-            except pydantic.ValidationError as error:
-                raise InvalidRequest(
-                    _explain_pydantic(error.errors(include_url=False, include_context=False)[0], start)
-                ) from None
-        return instances
-
-    return fields, make, None
-
-
-def read_serialization(
-    cls: Any, fields: Sequence[Field], make: Make
-) -> tuple[list[Field], Callable[[list[Any]], list[Any]]]:
-    """The fields that pydantic writes, and what prepares rows for that: what is no instance yet becomes one,
-    and serializers are called."""
-    import pydantic
-
-    dump: Any = pydantic.TypeAdapter(list[cls]).dump_python
-    decorators, serialized, properties = (
-        cls.__pydantic_decorators__,
-        _find_serialized_fields(cls),
-        _list_properties(cls, "serialization"),
-    )
-    if decorators.model_serializers or not properties:
-        raise TypeError(
-            f"{cls.__name__} does not say what each field becomes: write field_serializer and computed_field"
-        )
-    as_they_are = {field.name: field for field in fields if field.name not in serialized}
-    names = {
-        **{field.name: (field.reads, field.writes) for field in fields},
-        **{name: ("", each.info.alias or name) for name, each in decorators.computed_fields.items()},
-    }
-    written = [
-        as_they_are.get(name)
-        or _make_field(cls, name, names[name], _find_type(_find_written_type(each)), each, is_needed=True)
-        for name, each in properties.items()
-    ]
-    texts = {
-        field.name for field in written if not (field.name in as_they_are or field.is_date or field.is_binary)
-    }
-    instance: Any = cls if _read_config(cls).get("revalidate_instances", "never") == "never" else ()
-
-    def complete(rows: list[Any]) -> list[Any]:
-        """The instance of each row. One that is there stays: pydantic itself runs the validators of a whole
-        model on it again."""
-        made = iter(make([row for row in rows if not isinstance(row, instance)]))
-        return [row if isinstance(row, instance) else next(made) for row in rows]
-
-    def prepare(rows: list[Any]) -> list[Any]:
-        """The values of each row by name. Those that are no texts are as they are: JSON would round a number
-        or a date in silence."""
-        instances, included = complete(rows), (("json", texts), ("python", properties.keys() - texts))
-        parts = [
-            dump(instances, mode=mode, by_alias=True, include={"__all__": each}, warnings=False)
-            for mode, each in included
-        ]
-        return [{**some, **more} for some, more in zip(*parts, strict=True)]
-
-    return written, complete if properties.keys() <= as_they_are.keys() else prepare
-
-
-def _list_properties(cls: Any, mode: Any) -> dict[str, Schema]:
-    """The JSON Schemas of the fields of a class of pydantic."""
-    import pydantic
-
-    schema = pydantic.TypeAdapter(cls).json_schema(by_alias=False, mode=mode)
-    resolve = partial(_resolve_references, definitions=schema.get("$defs", {}))
-    return {name: resolve(each) for name, each in resolve(schema).get("properties", {}).items()}
-
-
-def _find_serialized_fields(cls: Any) -> set[str]:
-    """The names of the fields that pydantic does not write as they are."""
-    decorated = {
-        name for each in cls.__pydantic_decorators__.field_serializers.values() for name in each.info.fields
-    }
-    return {
-        name
-        for name, each in cls.__pydantic_fields__.items()
-        if not {name, "*"}.isdisjoint(decorated)
-        or _read_config(cls).get("json_encoders")
-        or getattr(each, "exclude_if", None)
-        or _has(
-            Annotated[each.annotation, *each.metadata, None],
-            lambda part: (
-                hasattr(part, "__get_pydantic_core_schema__") and "Validator" not in type(part).__name__
-            ),
-        )
-    }
-
-
-def _find_written_type(schema: Schema) -> Any:
-    """The annotation that a JSON Schema of pydantic stands for."""
-    if "anyOf" in schema:
-        return reduce(or_, map(_find_written_type, schema["anyOf"]))
-    if "enum" in schema or "const" in schema:
-        return Literal[tuple(schema.get("enum", [schema.get("const")]))]
-    if "items" in schema:
-        return list[_find_written_type(schema["items"])]  # type: ignore[misc]
-    return _OF_SCHEMA.get(schema.get("format")) or _OF_SCHEMA.get(schema.get("type"), Any)
-
-
-def _read_config(cls: Any) -> Mapping[str, Any]:
-    """What a class of pydantic is configured with."""
-    return getattr(cls, "model_config", None) or getattr(cls, "__pydantic_config__", None) or {}
-
-
-def _find_alias(cls: type, name: str, alias: Any) -> str:
-    if alias is not None and not isinstance(alias, str):
-        raise TypeError(
-            f"{cls.__name__}.{name} has {alias!r}, and a tensor has one name: write validation_alias as a "
-            "string"
-        )
-    return alias or name
-
-
-def _find_type(annotation: Any) -> Any:
-    try:
-        return types.type_info(annotation)
-    except TypeError:
-        return types.AnyType()
-
-
-def _explain_pydantic(error: Mapping[str, Any], start: int) -> str:
-    row, *where = error["loc"]
-    text = error["msg"].removeprefix("Value error, ")
-    text = text if text is not error["msg"] else f"{text[:1].lower()}{text[1:]}"
-    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where)
-    return f"rows[{start + row}]{path}: {text}" + (
-        f", got {show(error['input'])}" if where and error["type"] != "missing" else ""
-    )
-
-
-def _make_field(
-    cls: type, name: str, names: tuple[str, str], of: Any, schema: Schema, *, is_needed: bool
-) -> Field:
-    members = _list_members(of)
-    there = [member for member in members if not isinstance(member, types.NoneType)]
-    is_list = len(members) == 1 and isinstance(members[0], types.ListType)
-    if is_list:
-        there = _list_members(there[0].item_type)
-    if {type(member) for member in there} == {types.IntType, types.FloatType}:
-        there = [member for member in there if isinstance(member, types.FloatType)]
-    choices: tuple[Any, ...] = ()
-    kind: Any = type(there[0]) if len(there) == 1 else None
-    is_nullable = len(there) < len(members)
-    if kind is types.LiteralType:
-        choices = tuple(value for value in there[0].values if value is not None)
-        is_nullable |= None in there[0].values
-    elif kind is types.EnumType:
-        choices = tuple(member.value for member in there[0].cls)
-    if choices:
-        kind = (
-            {str: types.StrType, int: types.IntType}.get(type(choices[0]))
-            if len(set(map(type, choices))) == 1
-            else None
-        )
-    if kind not in _KINDS or (is_nullable and kind is types.BytesType):
-        raise TypeError(_explain_type(cls, name, there))
-    annotation = _annotate(there[0])
-    if is_list or is_nullable:
-        annotation = _annotate(members[0], list[annotation]) if is_list else annotation | None  # type: ignore[valid-type]
-    return Field(
-        name,
-        *names,
-        is_needed,
-        kind,
-        choices,
-        is_nullable,
-        is_list,
-        _strip_schema(schema, is_list=is_list),
-        annotation,
-    )
-
-
-def _annotate(of: Any, kind: Any = None) -> Any:
-    """The annotation that a type of `msgspec.inspect` stands for."""
-    if isinstance(of, types.LiteralType):
-        return Literal[tuple(value for value in of.values if value is not None)]
-    bounds = {name: getattr(of, name, None) for name in _BOUNDS}
-    if isinstance(of, types.IntType):
-        for reached, beyond, bound in (("ge", "gt", -(2**63)), ("le", "lt", 2**63 - 1)):
-            bounds[reached] = bound if bounds[reached] is bounds[beyond] is None else bounds[reached]
-    kind = kind or (of.cls if isinstance(of, types.EnumType) else _KINDS[type(of)][0])
-    return (
-        Annotated[kind, msgspec.Meta(**bounds)]
-        if any(bound is not None for bound in bounds.values())
-        else kind
-    )
-
-
-def _list_members(of: Any) -> list[Any]:
-    """The types of a union, or the only one."""
-    while isinstance(of, types.Metadata):
-        of = of.type
-    return (
-        [each for member in of.types for each in _list_members(member)]
-        if isinstance(of, types.UnionType)
-        else [of]
-    )
-
-
-def _explain_type(cls: type, name: str, there: Sequence[Any]) -> str:
-    nested = next((member.cls for member in there if has_fields(getattr(member, "cls", None))), None)
-    if nested is not None:
-        return (
-            f"{cls.__name__}.{name} is a {nested.__name__}, and a class in a class is no column: write the "
-            f"fields of {nested.__name__} "
-            f"into {cls.__name__} itself"
-        )
-    return f"{cls.__name__}.{name} can be no column: {_EXPECTED}"
-
-
-def _resolve_references(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
-    """A schema without references."""
-    if "$ref" in schema:
-        schema = {
-            **definitions[schema["$ref"].rpartition("/")[2]],
-            **{key: value for key, value in schema.items() if key != "$ref"},
-        }
-    resolved = dict(schema)
-    if "anyOf" in resolved:
-        resolved["anyOf"] = [_resolve_references(each, definitions) for each in resolved["anyOf"]]
-    if isinstance(resolved.get("items"), dict):
-        resolved["items"] = _resolve_references(resolved["items"], definitions)
-    return resolved
-
-
-def _strip_schema(schema: Schema, *, is_list: bool) -> Schema:
-    """The schema of one value that is there, of that of a field. What is said of a list is said of its
-    elements, but for its length."""
-    outer = {key: value for key, value in schema.items() if key in ("description", "examples")}
-    if is_list:
-        lengths: Schema = {key: schema[key] for key in ("minItems", "maxItems") if key in schema}
-        return {
-            "type": "array",
-            "items": {**_strip_schema(schema.get("items", {}), is_list=False), **outer},
-            **lengths,
-        }
-    if schema.get("default") is not None:
-        outer["default"] = schema["default"]
-    if "anyOf" in schema:
-        there = [each for each in schema["anyOf"] if each.get("type") != "null"]
-        schema = there[0] if len(there) == 1 else {"type": "number"}
-    kept = {
-        key: value
-        for key, value in schema.items()
-        if key not in ("title", "default", "contentEncoding", "format")
-    }
-    if schema.get("format") in ("date", "date-time"):
-        kept["format"] = schema["format"]
-    if "enum" in kept:
-        kept["enum"] = [value for value in kept["enum"] if value is not None]
-    return {**kept, **outer}
-
-
-def _find_example(schema: Schema) -> list[Any] | None:
-    """A value that fits, where zero or a plain text would not."""
-    if "examples" in schema and isinstance(schema["examples"][0], (str, int, float)):
-        return [schema["examples"][0]]
-    if "enum" in schema or "const" in schema:
-        return [schema["enum"][0] if "enum" in schema else schema["const"]]
-    bounds: dict[str, float] = {
-        key: schema[key]
-        for key in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
-        if key in schema
-    }
-    near = [each for bound in bounds.values() for each in (bound, bound + 1, bound - 1)]
-    example = next((each for each in (0, *near, sum(bounds.values()) / 2) if _is_within(each, bounds)), 0)
-    return [example] if example else None
-
-
-def _is_within(value: float, bounds: Mapping[str, float]) -> bool:
-    return bounds.get("minimum", value) <= value <= bounds.get("maximum", value) and bounds.get(
-        "exclusiveMinimum", value - 1
-    ) < value < bounds.get("exclusiveMaximum", value + 1)
-
-
-def _wants_members(cls: Any) -> bool:
-    """Whether a field of a class of pydantic takes only the members of an Enum."""
-    return any(
-        _has(Annotated[each.annotation, None], lambda part: isinstance(part, type) and issubclass(part, Enum))
-        and next(
-            (mark.strict for mark in each.metadata if hasattr(mark, "strict")),
-            _read_config(cls).get("strict", False),
-        )
-        for each in getattr(cls, "__pydantic_fields__", {}).values()
-    )
-
-
-REFUSED: Final[Mapping[str, Callable[[Any], bool]]] = {
-    "is a generic class with its types: write a class of your own for it, such as `class Row(Base[int]): "
-    "...`, and list[Row]": (lambda cls: not isinstance(cls, type)),
-    "is a class of pydantic.v1: write it with pydantic.BaseModel": (
-        lambda cls: hasattr(cls, "__pre_root_validators__") or hasattr(cls, "__pydantic_model__")
-    ),
-    "has table=True, with which SQLModel checks nothing: write a class with these fields and without "
-    "table=True, and annotate it here": (lambda cls: getattr(cls, "model_config", {}).get("table", False)),
-    "is strict, and no client can send a member of an Enum: write pydantic.Field(strict=False) for each "
-    "field of an Enum": _wants_members,
-}
-"""What to write in the place of a class that checks nothing, or that no request can fit."""
-
-REFUSED_AS_RESULTS: Final[Mapping[str, Callable[[Any], bool]]] = {
-    "has a field that a row may lack, and an output has a value in each row: write it without NotRequired "
-    "and UNSET, as `float | None`": (
-        lambda cls: any(
-            not each.required and each.default is each.default_factory is msgspec.NODEFAULT
-            for each in getattr(_find_type(cls), "fields", ())
-        )
-    ),
-}
-
-
-def refuse_class(cls: Any, refused: Mapping[str, Callable[[Any], bool]]) -> None:
-    for text, is_meant in refused.items():
-        if is_meant(cls):
-            raise TypeError(f"{cls.__name__} {text}")
-
-
-def refuse_specs(cls: type) -> None:
-    """Refuse a class that declares a tensor in the place of a field: its range would silently not be looked
-    at."""
-    hints: Mapping[str, Any] = {}
-    with suppress(NameError, TypeError):  # of what msgspec and pydantic read in another way
-        hints = typing.get_type_hints(cls, include_extras=True)
-    for name, hint in hints.items():
-        if _has(hint, lambda each: isinstance(each, TensorSpec)):
-            raise TypeError(
-                f"{cls.__name__}.{name} has a TensorSpec, which a class of rows ignores: use msgspec.Meta "
-                "or pydantic.Field"
-            )
-
-
-def _has(hint: Any, is_meant: Callable[[Any], bool]) -> bool:
-    """Whether a part of an annotation is what is meant."""
-    return any(is_meant(each) or _has(each, is_meant) for each in typing.get_args(hint))
-
-
-def has_fields(cls: Any) -> bool:
-    """Whether it is a class that msgspec or pydantic makes of the values of its fields."""
-    cls = typing.get_origin(cls) or cls
-    if not isinstance(cls, type) or issubclass(cls, _OURS):
-        return False
-    is_tuple = issubclass(cls, tuple) and hasattr(cls, "_fields")
-    of_libraries = "__struct_fields__", "__attrs_attrs__", "__pre_root_validators__"
-    return (
-        is_tuple
-        or dataclasses.is_dataclass(cls)
-        or typing.is_typeddict(cls)
-        or is_of_pydantic(cls)
-        or (cls is not msgspec.Struct and any(hasattr(cls, name) for name in of_libraries))
-    )
-
-
-def is_of_pydantic(cls: Any) -> bool:
-    return isinstance(cls, type) and (
-        issubclass(cls, find_class("pydantic", "BaseModel")) or "__pydantic_fields__" in vars(cls)
-    )
+            return cell.encode() if self.is_binary else self._read_date(cell.encode())
+        except ValueError:
+            raise ValueError(f"expected {_DATE}, to the microsecond at most, got {show(cell)}") from None
+
+    def write(self, spec: TensorSpec, values: list[Any]) -> Tensor:
+        """The tensor of a column, whose values were checked: numbers and texts are not looked at again."""
+        if not self.is_plain:
+            return enter(spec.name, values, spec, is_json=False, is_column=self.is_nullable)
+        if None in values and self.of is not types.FloatType:  # None is NaN among floats
+            texts = PandasJSONCodec.encode_input(spec.name, values)
+            return make_tensor(spec.name, texts.array, {**texts.parameters, DTYPE: str(spec.pd_dtype)})
+        elements = list(map(str.encode, values)) if self.of is types.StrType else values
+        return make_tensor(spec.name, np.array(elements, spec.dtype), dict(_TYPED[spec.content_type]))
+
+
+def _to_day(moment: datetime) -> datetime | date:
+    """A time of the day stays, so that it is refused."""
+    is_day = moment.time() == _MIDNIGHT and moment.tzinfo is None
+    return moment.date() if is_day else moment

@@ -24,9 +24,8 @@ from .._json.flat_objects import MAX_VALUES
 from .._protocol.errors import InvalidRequest, InvalidResponse, list_names, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
 from .base import RequestCodec, raise_invalid_response
-from .row_fields import (
+from .row_classes import (
     REFUSED,
-    Field,
     explain_msgspec,
     has_fields,
     is_of_pydantic,
@@ -34,8 +33,8 @@ from .row_fields import (
     read_pydantic,
     read_serialization,
     refuse_class,
-    refuse_specs,
 )
+from .row_fields import Field
 from .rows_as_json import JSONRows, RowsAsJSON, refuse_inexact
 
 _NO_TEXTS: Final = (datetime, date, bytes)
@@ -60,7 +59,6 @@ class Rows(RequestCodec[Any]):
         read = read_pydantic if is_of_pydantic(cls) else read_msgspec
         self._written, self._make, from_json = read(cls)
         self._fields = [field for field in self._written if field.reads]
-        refuse_specs(cls)
         refuse_class(cls, REFUSED)
         self._names = {field.reads: None for field in self._fields}
         self.as_inputs = RowWriter(cls, self._fields, attrgetter("reads"), partial(_refuse_others, cls))
@@ -127,12 +125,12 @@ class Rows(RequestCodec[Any]):
         writer = self.as_outputs
         try:
             checked = writer.check(payload if self.is_list else [payload])
+            as_json = writer.to_json(checked) if len(checked) == number > 0 else None
+            return as_json or InferenceResponse(
+                writer.to_columns(checked), model_name=model_name, model_version=model_version
+            )
         except InvalidRequest as error:
             raise ValueError(str(error)) from None
-        as_json = writer.to_json(checked) if len(checked) == number > 0 else None
-        return as_json or InferenceResponse(
-            writer.to_columns(checked), model_name=model_name, model_version=model_version
-        )
 
     def _read(
         self, tensors: Mapping[str, Tensor], fields: Sequence[Field], name_of: Callable[[Field], str]
@@ -186,10 +184,7 @@ class RowWriter:
                 f"{cls.__name__} has fields of the same name as tensors, {names}: give each its own"
             )
         self.specs = tuple(field.spec(name) for name, field in self._by_name.items())
-        self.schemas = {
-            name: {"anyOf": [field.schema, {"type": "null"}]} if field.is_nullable else field.schema
-            for name, field in self._by_name.items()
-        }
+        self.schemas = {name: field.schema for name, field in self._by_name.items()}
         """The JSON Schema of one value of each tensor."""
         self._attributes = attributes = [
             field.name if field.name.isidentifier() else f"_{index}" for index, field in enumerate(fields)
@@ -240,15 +235,11 @@ class RowWriter:
             )
         return checked
 
-    def write(self, name: str, values: list[Any], *_: Any) -> Tensor:
-        """The tensor of the values of the only field. Raises as `check` does."""
-        return self.to_columns(self.check([{name: value} for value in values]))[0]
-
     def to_columns(self, checked: Sequence[Any]) -> list[Tensor]:
-        columns = zip(self._by_name.items(), (list(map(find, checked)) for find in self._find), strict=True)
+        columns = (list(map(find, checked)) for find in self._find)
         return [
-            field.write(name, _to_plain(column) if field.choices else column)
-            for (name, field), column in columns
+            field.write(spec, _to_plain(column) if field.choices else column)
+            for field, spec, column in zip(self.fields, self.specs, columns, strict=True)
         ]
 
     def to_json(self, checked: Sequence[Any]) -> RowsAsJSON | None:

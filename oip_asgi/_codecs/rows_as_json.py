@@ -13,9 +13,10 @@ import re
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from operator import attrgetter, methodcaller
 from types import NoneType
-from typing import Any, Final, NamedTuple, is_typeddict
+from typing import Any, Final, is_typeddict
 
 import msgspec
 from msgspec.inspect import IntType
@@ -25,7 +26,8 @@ from .._protocol.errors import InvalidRequest, describe_expected, find_near, sho
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
 from .._protocol.to_array import object_array
 from .plain import PandasJSONCodec
-from .row_fields import Field, FromJSON, Make
+from .row_classes import FromJSON, Make
+from .row_fields import Field
 
 OBJECTS: Final = ""
 """The name of the input that holds the rows of a request themselves. No tensor of a client or a declaration
@@ -55,12 +57,6 @@ class Objects(Tensor):
         """No datatype is checked, as these are no elements of a tensor."""
 
 
-class Unmade(NamedTuple):
-    """Stands for a row whose class raised an error."""
-
-    error: Exception
-
-
 def _make_request(rows: list[Any]) -> InferenceRequest:
     return InferenceRequest([Objects(OBJECTS, object_array(rows, (len(rows),)))])
 
@@ -68,9 +64,8 @@ def _make_request(rows: list[Any]) -> InferenceRequest:
 def list_made(objects: Tensor) -> list[Any]:
     """The rows of a request. Raises what their class raised."""
     rows: list[Any] = objects.array.tolist()
-    for row in rows if Unmade in {*map(type, rows)} else ():
-        if type(row) is Unmade:
-            raise row.error
+    if rows and isinstance(rows[0], Exception):
+        raise rows[0]
     return rows
 
 
@@ -91,8 +86,7 @@ class JSONRows:
         self._names = {field.reads: None for field in fields}
         self._needed = {field.reads for field in fields if field.is_needed}
         self._never_null = {field.reads for field in fields if not field.is_nullable}
-        self._dates = [field for field in fields if field.is_date]
-        self._binary = [field.reads for field in fields if field.is_binary]
+        self._texts = [field for field in fields if field.is_date or field.is_binary]
         self._has_lists = any(field.is_list for field in fields)
         self._is_whole = len(self._needed) == len(fields)
         self._whole_numbers = [
@@ -104,7 +98,7 @@ class JSONRows:
     def read(self, text: bytes, *, is_list: bool) -> InferenceRequest | None:
         """The request of the JSON of a list of objects, or of one: in one go if nothing is wrong. None if
         `read_row` is to read it."""
-        may_differ = bool(self._dates) and any(each.search(text) for each in _OTHER_DATES)
+        may_differ = bool(self._texts) and any(each.search(text) for each in _OTHER_DATES)
         if (
             self._from_json is not None
             and self._is_whole
@@ -119,20 +113,11 @@ class JSONRows:
     def read_row(self, members: dict[str, Any]) -> InferenceRequest | None:
         """The request of the members of an object, if it is one row. None if they are columns, or something
         is beside a row."""
-        is_usual = (
-            {*map(type, members.values())} <= _OF_JSON
-            and math.inf not in members.values()
-            and -math.inf not in members.values()
-        )
+        values = members.values()
+        is_usual = {*map(type, values)} <= _OF_JSON and math.inf not in values and -math.inf not in values
         if is_usual and not self._has_lists and self._fits(members):
-            try:
-                return self._read_objects([members])
-            except (
-                InvalidRequest
-            ):  # columns take 2.0 for 2, and say what else is wrong; but of null they would make NaN
-                if any(members[name] is None for name in self._never_null & members.keys()):
-                    raise
-        elif nulls := [name for name in self._never_null & members.keys() if members[name] is None]:
+            return self._read_objects([members])
+        if nulls := [name for name in self._never_null & members.keys() if members[name] is None]:
             raise InvalidRequest(f"rows[0].{nulls[0]}: expected a value, got None")
         return None
 
@@ -144,24 +129,14 @@ class JSONRows:
         if not (kinds and all(map(self._fits, kinds)) and set(map(type, objects)) == {dict}):
             for row, each in enumerate(objects):
                 self._check_object(row, each)
-        for field in self._dates:
-            objects = _read_dates(field, objects)
-        if self._binary:
-            objects = [
-                {
-                    name: value.encode() if name in self._binary and isinstance(value, str) else value
-                    for name, value in each.items()
-                }
-                for each in objects
-            ]
+        for field in self._texts:
+            _read_texts(field, objects)
         try:
             rows = self._make(objects)
         except InvalidRequest:
             raise
-        except (
-            Exception
-        ) as error:  # the class's own, which the model is to fail with, as where its rows are made of columns
-            return _make_request([Unmade(error)] * len(objects))
+        except Exception as error:  # with which the model is to fail, as where its rows are made of columns
+            return _make_request([error] * len(objects))
         return self._make_request(rows)
 
     def _make_request(self, rows: list[Any]) -> InferenceRequest:
@@ -207,8 +182,10 @@ class JSONRows:
 
 def refuse_inexact(field: Field, values: Sequence[Any]) -> None:
     """Refuse whole numbers that no column of the field holds, or that its floats would round."""
-    is_whole = field.of is IntType
-    if not is_whole and not field.is_list and int not in {*map(type, values)}:
+    is_whole, classes = field.of is IntType, {*map(type, values)}
+    if classes == {list}:
+        classes = {*map(type, chain.from_iterable(values))}
+    if not is_whole and classes <= {float, NoneType}:  # as nearly always
         return
     with suppress(TypeError, OverflowError):
         if is_whole and array("q", values):  # as nearly always; None and lists are no numbers
@@ -223,25 +200,16 @@ def refuse_inexact(field: Field, values: Sequence[Any]) -> None:
             raise InvalidRequest(f"rows[{row}].{field.reads or field.name}: {cell} is {expected}")
 
 
-def _read_dates(field: Field, objects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The objects with the texts of a field read as `infer` reads them: msgspec and pydantic have other
+def _read_texts(field: Field, objects: Sequence[dict[str, Any]]) -> None:
+    """Read the texts of a field of dates or bytes as `infer` reads them: msgspec and pydantic have other
     texts, and round finer dates."""
     name = field.reads
-    cells = [*_iterate_cells(each.get(name) for each in objects)]
-    try:
-        dates = iter(field.read_texts([cell for _, cell in cells]))
-    except InvalidRequest as error:
-        place = str(error).removeprefix(f"tensor {show(name)}: element ").partition(" ")[0]
-        row, cell = cells[int(place)]
-        expected = "expected an ISO 8601 date and time, to the microsecond at most"
-        raise InvalidRequest(f"rows[{row}].{name}: {expected}, got {show(cell)}") from None
-    read = [
-        [next(dates) for _ in value] if type(value) is list else next(dates)
-        for value in (each.get(name) for each in objects)
-    ]
-    return [
-        {**each, name: value} if name in each else each for each, value in zip(objects, read, strict=True)
-    ]
+    for row, each in enumerate(objects):
+        if name in each:
+            try:
+                each[name] = field.read_cell(each[name])
+            except ValueError as error:
+                raise InvalidRequest(f"rows[{row}].{name}: {error}") from None
 
 
 def _iterate_cells(values: Iterable[Any]) -> Iterator[tuple[int, Any]]:

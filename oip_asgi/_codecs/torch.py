@@ -12,48 +12,25 @@ import numpy as np
 from .._protocol.datatypes import Array, dtype_of
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import Tensor
-from .base import InputCodec, find_class
+from .base import find_class
 
 if TYPE_CHECKING:
     import torch
 
 
-class TorchCodec(InputCodec["torch.Tensor"]):
-    """Tensors of torch, on the CPU. On the wire they are arrays: the content type is `np`.
+def read_torch(tensor: Tensor) -> torch.Tensor:
+    """A tensor of torch on the CPU, which is the model's own and may be changed."""
+    import torch
 
-    A decoded tensor is the model's own and may be changed. `encode_input` takes tensors of any device, and
-    detaches them.
-    """
-
-    content_type = "np"
-
-    @classmethod
-    def yields(cls, annotation: Any) -> bool:
-        return annotation is find_class("torch", "Tensor")
-
-    @classmethod
-    def can_encode(cls, payload: Any) -> bool:
-        return is_torch(payload)
-
-    @classmethod
-    def encode_input(cls, name: str, payload: torch.Tensor, use_bytes: bool = True) -> Tensor:
-        if not is_torch(payload):
-            raise TypeError(f"tensor {name!r}: expected a torch.Tensor, but this is {show(payload)}")
-        return Tensor(name, to_array(payload))
-
-    @classmethod
-    def decode_input(cls, request_input: Tensor) -> torch.Tensor:
-        import torch
-
-        array = request_input.array
-        if array.dtype.hasobject:
-            raise InvalidRequest(
-                f"tensor {show(request_input.name)} has datatype BYTES: expected numbers for torch.Tensor"
-            )
-        own = array if array.flags.writeable else array.copy()  # torch has no tensors that are read-only
-        if array.dtype.name == "bfloat16":
-            return torch.from_numpy(own.view(np.int16)).view(torch.bfloat16)
-        return torch.from_numpy(own)
+    array = tensor.array
+    if array.dtype.hasobject:
+        raise InvalidRequest(
+            f"tensor {show(tensor.name)} has datatype BYTES: expected numbers for torch.Tensor"
+        )
+    own = array if array.flags.writeable else array.copy()  # torch has no tensors that are read-only
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(own.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(own)
 
 
 def is_torch(value: object) -> bool:

@@ -11,14 +11,13 @@ from collections import deque
 from collections.abc import Container, Mapping
 from contextlib import suppress
 from datetime import date, datetime
-from itertools import chain
 from types import NoneType
 from typing import Any, Final
 
 import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
-from .._protocol.datatypes import MAX_RANK, NUMBERS, widen
+from .._protocol.datatypes import NUMBERS, widen
 from .._protocol.errors import InvalidRequest, ModelFault, show
 from .._protocol.schemas import Parameters
 from .._protocol.specs import TensorSpec
@@ -131,7 +130,7 @@ def _convert_value(value: Any, spec: TensorSpec | None) -> Any:
     """A value of Python's own classes, or a list of them; or the array that numpy makes of what it knows, if
     a model may get that."""
     if isinstance(value, _PLAIN):
-        if type(value) is list and _has_only_own(value):
+        if type(value) is list and _OWN.issuperset(map(type, value)):
             return value
         if isinstance(value, (list, tuple)):
             value = [
@@ -154,16 +153,6 @@ def _convert_value(value: Any, spec: TensorSpec | None) -> Any:
     if spec is None or spec.takes(found.dtype) or found.dtype.kind not in "biufV" or spec.dtype.hasobject:
         return found
     return widen(found).tolist() if found.size else found.astype(spec.dtype)
-
-
-def _has_only_own(values: list[Any]) -> bool:
-    """Whether a list, or lists in it that nest evenly, have values of Python's own classes alone."""
-    level = values
-    for _ in range(MAX_RANK):  # a list may hold itself
-        if set(map(type, level)) != {list}:
-            break
-        level = list(chain.from_iterable(level))
-    return _OWN.issuperset(map(type, level))
 
 
 def _unwrap(value: Any) -> Any:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from decimal import Decimal, DecimalException
 from itertools import chain
 from typing import Any, Final, NoReturn
 
 import msgspec
 import numpy as np
 
-from .._protocol.datatypes import DType, datatype_of
+from .._protocol.datatypes import FIRST_ROUNDED, DType, datatype_of
 from .._protocol.errors import InvalidRequest, show
 from .text import ONLY_FLOATS, Unusual
 
@@ -42,11 +41,14 @@ _MISSING: Final = {
             'data ["null", "\\"Bonn\\""]; and a missing date is "NaT"'
         ),
     },
-    False: dict.fromkeys(
-        "biuO",
-        '; for a missing value in a column of a data frame, write pandas.Series(["a", None]), or '
-        'pandas.Series([1, None], dtype="Int64")',
-    ),
+    False: {
+        **dict.fromkeys(
+            "biu",
+            '; for a missing value, the model has to declare a column with pd_dtype="THIS_DTYPE", as '
+            "specs_of does for that dtype",
+        ),
+        "O": "; for a missing value, the model has to take columns of a data frame",
+    },
 }
 """What to write if a missing value is what is wrong, in the same way."""
 
@@ -112,18 +114,15 @@ class Form(msgspec.Struct, frozen=True):
         return flat if len(self.shape) < 2 else f"{flat}, or arrays nested exactly so"
 
 
-def _read_whole(text: str) -> int | float:
-    """The integer that a number stands for, NaN if it is not whole."""
-    if text.isdecimal() and len(text) <= _MAX_DIGITS:
-        return int(text)
-    try:
-        number = Decimal(text)
-        if number and number.adjusted() >= _MAX_DIGITS:
-            return int(math.copysign(10**_MAX_DIGITS, number))
-        whole = number.to_integral_value()
-    except DecimalException:
-        return math.nan
-    return int(whole) if whole == number else math.nan
+def to_whole(number: float) -> float:
+    """The integer that a number with a fraction or an exponent stands for. One that is not whole, or not
+    finite, stays, and is refused where it stands. One that may have been rounded is refused here."""
+    if number.is_integer() and abs(number) >= FIRST_ROUNDED:
+        raise InvalidRequest(
+            "a whole number of 2**53 or more with a fraction or an exponent may have been rounded: expected "
+            "its digits alone"
+        )
+    return int(number) if number.is_integer() else number
 
 
 def _read_integer(text: str) -> int | float:
@@ -136,7 +135,9 @@ def _refuse_literal(_: str) -> NoReturn:
 
 _FLOATS: Final = json.JSONDecoder(parse_int=_read_integer, parse_constant=str)
 _INTEGERS: Final = json.JSONDecoder(
-    parse_float=_read_whole, parse_int=_read_whole, parse_constant=_refuse_literal
+    parse_float=lambda text: to_whole(float(text)),
+    parse_int=lambda text: int(text[: _MAX_DIGITS + 2]),  # what is cut off does not bring it into range
+    parse_constant=_refuse_literal,
 )
 _OTHERS: Final = json.JSONDecoder(parse_int=_read_integer, parse_constant=_refuse_literal)
 
@@ -248,7 +249,8 @@ def _make_error(element: Any, path: str, form: Form) -> InvalidRequest:
         got = ": number out of range" if math.isinf(element) else " is not a whole number"
     classes = " or ".join(cls.__name__ for cls in form.classes)
     datatype = str(datatype_of(form.dtype))
-    hint = _MISSING[form.is_json].get(kind, "").replace("THIS_DTYPE", datatype.replace("NT", "nt"))
+    dtype = "boolean" if kind == "b" else datatype.replace("NT", "nt")
+    hint = _MISSING[form.is_json].get(kind, "").replace("THIS_DTYPE", dtype)
     is_missing = element is None or (is_float and math.isnan(element))
     return InvalidRequest(
         f"data{path}{got}: expected {classes or _EXPECTED[form.is_json][kind]} for {datatype}"

@@ -33,7 +33,7 @@ from .._codecs.content_types import (
     is_input_codec,
     is_request_codec,
 )
-from .._codecs.row_fields import REFUSED_AS_RESULTS, has_fields, refuse_class
+from .._codecs.row_classes import REFUSED_AS_RESULTS, has_fields, refuse_class
 from .._codecs.rows import Rows, find_rows_of_result, make_rows
 from .._protocol.datatypes import DTYPES, Datatype, DType, datatype_of, suggest_datatype
 from .._protocol.errors import InvalidRequest, InvalidResponse, show

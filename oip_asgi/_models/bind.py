@@ -83,14 +83,14 @@ def bind(
     receiver = _find_receiver(signature, unnamed, declared)
     read_each = None if receiver is None else _make_each_reader(receiver, unnamed, declared)
     reader, has_rest = receiver and receiver.reader, receiver is not None and receiver is signature.rest
-    becomes = _find_what_unnamed_become(request_reader, receiver if has_rest else None)
+    becomes = _find_what_becomes(Input(""), reader, request_reader)
     inputs = [
-        entry
-        if entry.reader
-        else msgspec.structs.replace(
+        msgspec.structs.replace(
             entry,
-            is_unannotated=reader is not None and not reader.annotation and entry.spec is not None,
-            becomes="series" if becomes == "value" and entry.spec and entry.spec.pd_dtype else becomes,
+            is_unannotated=entry.spec is not None
+            and (own := entry.reader or reader) is not None
+            and not own.annotation,
+            becomes=_find_what_becomes(entry, reader, request_reader),
         )
         for entry in inputs
     ]
@@ -134,13 +134,17 @@ def bind(
     )
 
 
-def _find_what_unnamed_become(whole: RequestReader | None, rest: ParsedParameter | None) -> Becomes:
-    """What becomes of the inputs that have no parameter of their own."""
+def _find_what_becomes(entry: Input, each: Reader | None, whole: RequestReader | None) -> Becomes:
+    """What becomes of an input: if it has no parameter of its own, `each` reads it, or `whole` all of
+    these."""
+    if entry.reader is not None:
+        return "series" if entry.reader.is_column else "value"
     if whole is not None and isinstance(whole.codec, Rows):
         return "field"
     if whole is not None and whole.codec.content_type == PandasCodec.content_type:
         return "column"
-    return "series" if rest is not None and rest.reader is not None and rest.reader.is_column else "value"
+    is_series = each is not None and each.is_column
+    return "series" if is_series or (entry.spec is not None and entry.spec.pd_dtype) else "value"
 
 
 def _list_known_inputs(
@@ -334,7 +338,21 @@ def _take_parameter(
         raise ValueError(f"{declared.label}: two inputs have the same name among {[*names, name]}")
     if declared.specs and annotation.datatype is not None:
         _check_datatype(entry, [annotation.datatype], annotated.text, declared)
-    return _take_tensor(entry, apply_declaration(entry, reader, declared), parameter.default, declared)
+    if reader.scalar is not None and name in OF_PROTOCOL and entry.spec is None:
+        raise TypeError(
+            f"{declared.label}: the protocol itself uses the parameter {name!r} of a request, so a scalar "
+            "of this name never gets "
+            "its value: rename it, or take `context: InferenceContext` and read "
+            f"context.parameters.get({name!r})"
+        )
+    reader, default = apply_declaration(entry, reader, declared), parameter.default
+    is_needed = default is inspect.Parameter.empty
+    taken = msgspec.structs.replace(
+        entry, reader=reader, is_needed=is_needed, content_type=reader.content_type
+    )
+    take = take_array if reader.default is get_array else take_tensor
+    from_ = take if reader.scalar is None else functools.partial(take_scalar, reader.scalar)
+    return taken, Parameter(name, reader.read, default, from_)
 
 
 def _find_own_spec(annotated: ParsedParameter, name: str, declared: Declared) -> TensorSpec | None:
@@ -354,30 +372,6 @@ def _find_own_spec(annotated: ParsedParameter, name: str, declared: Declared) ->
     if declared.specs:
         raise TypeError(f"{declared.label} is declared twice, by inputs= and by Annotated: use one of them")
     return spec
-
-
-def _take_tensor(entry: Input, reader: Reader, default: Any, declared: Declared) -> tuple[Input, Parameter]:
-    name, is_unannotated = entry.name, entry.spec is not None and not reader.annotation
-    taken = msgspec.structs.replace(
-        entry,
-        reader=reader,
-        is_needed=default is inspect.Parameter.empty,
-        content_type=reader.content_type,
-        is_unannotated=is_unannotated,
-        becomes="series" if reader.is_column else "value",
-    )
-    if reader.scalar is None:
-        return taken, Parameter(
-            name, reader.read, default, take_array if reader.default is get_array else take_tensor
-        )
-    if name in OF_PROTOCOL and entry.spec is None:
-        raise TypeError(
-            f"{declared.label}: the protocol itself uses the parameter {name!r} of a request, so a scalar "
-            "of this name never gets "
-            "its value: rename it, or take `context: InferenceContext` and read "
-            f"context.parameters.get({name!r})"
-        )
-    return taken, Parameter(name, reader.read, default, functools.partial(take_scalar, reader.scalar))
 
 
 def apply_declaration(entry: Input, reader: Reader, declared: Declared) -> Reader:

@@ -131,7 +131,14 @@ def make_handler(
         )
     if loaded.once is not None and kind_of(loaded.once, "thread") in STREAMS:
         raise TypeError(f"{options}: Loaded(once=) answers once, and has a generator: return the answer")
-    options = _merge_options(options, loaded, is_checked=is_checked)
+    options = msgspec.structs.replace(
+        options,
+        inputs=(options.inputs or loaded.inputs) if is_checked else (),
+        outputs=(options.outputs or loaded.outputs) if is_checked else (),
+        content_type=options.content_type if is_checked else None,
+        ready=options.ready or loaded.ready,
+        unload=options.unload or loaded.unload,
+    )
     options.check_function(function)
     has_own, options = (
         bool(options.inputs),
@@ -337,16 +344,4 @@ def _complete_options(
         inputs=tuple(declaration.inputs),
         outputs=options.outputs or tuple(declaration.outputs),
         content_type=declaration.content_type,
-    )
-
-
-def _merge_options(options: ModelOptions, loaded: Loaded, *, is_checked: bool) -> ModelOptions:
-    """The options of a model, with what was known only when it was loaded."""
-    return msgspec.structs.replace(
-        options,
-        inputs=(options.inputs or loaded.inputs) if is_checked else (),
-        outputs=(options.outputs or loaded.outputs) if is_checked else (),
-        content_type=options.content_type if is_checked else None,
-        ready=options.ready or loaded.ready,
-        unload=options.unload or loaded.unload,
     )

@@ -1,5 +1,5 @@
-"""One table: what kinds of values a tensor may hold, how a declaration names each, and what a missing value
-becomes.
+"""One table: what kinds of values a tensor may hold, how a declaration names each, and which of them a column
+may miss.
 
 Plain values: it knows no codecs and no pandas. Which number, zone or category is no kind; that is looked at
 where elements are read.
@@ -25,23 +25,21 @@ class Kind(NamedTuple):
 
     element: Element
     content_type: str | None = None
-    missing: Literal["refused", "read", "null", "no date"] = "refused"
-    """What a missing value becomes. In each list it is refused, or read as any element is. In a column alone,
-    it may be null among JSON texts, or the text that is no date."""
     stand_in: Any = None
-    """What is read for the last two, so that errors count all elements."""
+    """What is read in the place of a value that a column misses, so that errors count all elements. None
+    where None is read as any element is: as NaN, as null, or refused."""
 
 
-NUMBER: Final = Kind("number", missing="read")  # as NaN
+NUMBER: Final = Kind("number")
 INTEGER: Final = Kind("integer")
 BOOLEAN: Final = Kind("boolean")
-NULLABLE_INTEGER: Final = Kind("integer", None, "null", 0)
-NULLABLE_BOOLEAN: Final = Kind("boolean", None, "null", False)
-RAW_TEXT: Final = Kind("text", None, "null", "")
-TEXT: Final = Kind("text", "str", "null", "")
+NULLABLE_INTEGER: Final = Kind("integer", None, 0)
+NULLABLE_BOOLEAN: Final = Kind("boolean", None, False)
+RAW_TEXT: Final = Kind("text", None, "")
+TEXT: Final = Kind("text", "str", "")
 BYTES: Final = Kind("bytes", "base64")
-DATE: Final = Kind("date", "datetime", "no date", "2000-01-01")
-JSON: Final = Kind("JSON", "pd_json", "read")  # as null
+DATE: Final = Kind("date", "datetime", "2000-01-01")
+JSON: Final = Kind("JSON", "pd_json")
 
 _OF_BYTES: Final[Mapping[str | None, Kind]] = {
     None: RAW_TEXT,

@@ -74,7 +74,9 @@ def name_request(request_id: str | None) -> str:
 
 def escape(text: str) -> str:
     """Escape the characters of a text that cannot be printed, also line breaks."""
-    return _NO_ASCII_TEXT.sub(_escape_character, text)
+    return _NO_ASCII_TEXT.sub(
+        lambda at: at[0] if at[0].isprintable() else at[0].encode("unicode_escape").decode(), text
+    )
 
 
 def format_traceback(error: BaseException) -> tuple[str, bool]:
@@ -96,8 +98,3 @@ def _leave_out_own(shown: traceback.TracebackException) -> bool:
     for other in (shown.__cause__, context, *(shown.exceptions or ())):
         is_foreign |= other is not None and _leave_out_own(other)
     return is_foreign
-
-
-def _escape_character(match: re.Match[str]) -> str:
-    character = match[0]
-    return character if character.isprintable() else character.encode("unicode_escape").decode()

@@ -173,7 +173,7 @@ class TensorSpec(_Resolved):
             object.__setattr__(self, "example", tuple(map(_to_plain, self.example)))
 
     def _check_range(self, here: str) -> None:
-        bounds = [bound for bound in (self.minimum, self.maximum) if bound is not None]
+        bounds = list(self.bounds.values())
         for bound in bounds:
             if type(bound) not in (int, float) or not math.isfinite(bound):
                 raise TypeError(f"{here}: minimum= and maximum= are numbers, or left out, not {bound!r}")
@@ -190,7 +190,7 @@ class TensorSpec(_Resolved):
 
     @property
     def has_range(self) -> bool:
-        return self.minimum is not None or self.maximum is not None
+        return bool(self.bounds)
 
     @property
     def bounds(self) -> Mapping[str, float]:
@@ -276,6 +276,19 @@ class TensorSpec(_Resolved):
         if rank == 2 and array.ndim == 1 and self.shape[1] in (-1, 1) and array.dtype.hasobject:
             return array.reshape(-1, 1)
         return array
+
+
+def fill_shape(declared: Sequence[int], number: int) -> tuple[int, ...] | None:
+    """The declared shape of so many elements: the innermost -1 takes what the fixed dimensions leave, and any
+    other -1 is 1, or 0 for none. None if they do not fit."""
+    fixed, left = abs(math.prod(declared)), number  # each -1 changes the sign only
+    if left % fixed if fixed and -1 in declared else left != fixed:
+        return None
+    left, shape = left // fixed if fixed else 0, list(declared)
+    for axis in reversed(range(len(shape))):
+        if shape[axis] == -1:
+            shape[axis], left = left, min(left, 1)
+    return tuple(shape)
 
 
 def describe_place(shape: tuple[int, ...], index: int) -> str:

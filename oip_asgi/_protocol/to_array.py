@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from types import NoneType
 from typing import Any, Final
 
 import numpy as np
@@ -52,7 +53,7 @@ def as_array(value: Any, preferred: DType | None = None) -> Array:
     as UINT64, never as floats.
 
     An empty list has the `preferred` dtype. Whole numbers become floats, or unsigned, if such a dtype is
-    preferred and they fit. Booleans of a list are numbers beside these, as numpy has it.
+    preferred and they fit. Booleans of a list are numbers beside these, as numpy has it, and None is NaN.
     """
     if isinstance(value, ndarray):
         if type(value) is not ndarray and np.ma.is_masked(value):
@@ -63,8 +64,9 @@ def as_array(value: Any, preferred: DType | None = None) -> Array:
     classes = find_classes(value)
     if any(issubclass(cls, (str, bytes)) for cls in classes):
         return np.asarray(value, object)
+    are_missed = {NoneType} < classes <= {int, float, NoneType}
     try:
-        array = np.asarray(value)
+        array = np.asarray(value, np.float64 if are_missed else None)
     except ValueError as error:
         if "inhomogeneous" in str(error):
             raise ValueError("its lists have different lengths: expected as many elements in each") from None

@@ -21,11 +21,12 @@ from .._json import documents
 from .._json.tensor_data import ALWAYS_SHORT, from_json, from_value, is_short, to_value
 from .._json.text import REFUSALS, Unusual
 from .._protocol import schemas
-from .._protocol.datatypes import Buffer, DType, dtype_of, name_of
+from .._protocol.datatypes import Buffer, dtype_of, name_of
 from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, show
 from .._protocol.limits import LOOP_BINARY, LOOP_BYTES, LOOP_TEXT, may_hold_more
 from .._protocol.schemas import Parameters
-from .._protocol.tensor_bytes import count, find_memories, from_bytes, own_bytes, view_bytes
+from .._protocol.specs import fill_shape
+from .._protocol.tensor_bytes import find_memories, from_bytes, own_bytes, view_bytes
 from .._protocol.tensors import (
     REGION,
     InferenceRequest,
@@ -126,36 +127,19 @@ def _fit_texts(data: Any, shape: tuple[int, ...]) -> tuple[list[str], tuple[int,
 def decode_raw_request(body: Buffer, name: str, datatype: str, shape: tuple[int, ...]) -> InferenceRequest:
     """A raw binary request: the body is the only input's bytes, and all outputs are to be binary."""
     dtype = dtype_of(datatype)
+    # the body is the only element of BYTES, without a length in front
+    number, left = (1, 0) if dtype.hasobject else divmod(len(body), dtype.itemsize)
+    is_open = shape.count(-1) > 1 and not dtype.hasobject  # so that the body's length does not decide it
+    filled = None if left or is_open else fill_shape(shape, number)
     try:
-        deduced = _deduce_shape(shape, len(body), dtype)
-        # the body is the only element of BYTES, without a length in front
-        array = object_array([bytes(body)], deduced) if dtype.hasobject else from_bytes(body, dtype, deduced)
+        if filled is None:
+            raise InvalidRequest(
+                f"{len(body)} bytes do not fill its declared shape {list(shape)}, which may have one -1"
+            )
+        array = object_array([bytes(body)], filled) if dtype.hasobject else from_bytes(body, dtype, filled)
     except InvalidRequest as error:
         raise InvalidRequest(f"raw binary request for input {show(name)}: {error}") from None
     return InferenceRequest([Tensor(name, array)], parameters={"binary_data_output": True})
-
-
-def _deduce_shape(shape: tuple[int, ...], size: int, dtype: DType) -> tuple[int, ...]:
-    if dtype.hasobject:
-        one = tuple(1 if dimension == -1 else dimension for dimension in shape)
-        if count(one) != 1:
-            raise InvalidRequest(
-                f"its declared shape {list(shape)} has more or fewer elements than the one that the body is"
-            )
-        return one
-    free = shape.count(-1)
-    if free == 0:
-        return shape
-    if free > 1:
-        raise InvalidRequest(
-            f"its declared shape {list(shape)} has more than one -1, so the body's length does not decide it"
-        )
-    row = count(tuple(dimension for dimension in shape if dimension != -1)) * dtype.itemsize
-    if row == 0 or size % row:
-        raise InvalidRequest(
-            f"{size} bytes do not fill rows of {row} bytes, as its declared shape {list(shape)} needs"
-        )
-    return tuple(size // row if dimension == -1 else dimension for dimension in shape)
 
 
 def decode_response(body: Buffer, header_length: int | None) -> InferenceResponse:

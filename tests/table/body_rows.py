@@ -51,9 +51,9 @@ def raw_request_rows() -> Iterator[Row]:
         framed = len(text).to_bytes(4, "little") + text
         yield Row(f"raw request, {name}", raw("raw-bytes", text), 200, binary("raw-bytes", "BYTES", [1], framed))
     bad = {
-        ("one", b"12345"): "5 bytes do not fill rows of 4 bytes",
-        ("raw-fixed", b"1234567"): "7 bytes of binary data, but shape [2, 2] needs 8",
-        ("raw-free", b"1234"): "more than one -1",
+        ("one", b"12345"): "5 bytes do not fill its declared shape [-1]",
+        ("raw-fixed", b"1234567"): "7 bytes do not fill its declared shape [2, 2]",
+        ("raw-free", b"1234"): "4 bytes do not fill its declared shape [-1, -1], which may have one -1",
         ("two", b"1234"): "does not declare exactly one input",
         ("echo", b"1234"): "does not declare exactly one input",
         ("no%20inputs", b"1234"): "does not declare exactly one input",

@@ -187,9 +187,9 @@ BoundedOfPydantic = of_pydantic("BoundedOfPydantic", x=(Annotated[float | None, 
             "Mixed.x can be no column" if SORTS_LITERALS else "can be no columns: .* a Literal has values of several",
         ),
         (of_msgspec("OfArray", x=np.ndarray), "OfArray.x can be no column"),
-        (Bounded, "Bounded.x has a TensorSpec, which a class of rows ignores: use msgspec.Meta or pydantic.Field"),
-        (BoundedOfPydantic, "BoundedOfPydantic.x has a TensorSpec, which a class of rows ignores"),
-        (MaybeBounded, "MaybeBounded.x has a TensorSpec, which a class of rows ignores"),
+        (Bounded, "Bounded has a field with a TensorSpec, whose range nobody would look at: use msgspec.Meta or pydantic.Field"),
+        (BoundedOfPydantic, "BoundedOfPydantic has a field with a TensorSpec, whose range nobody would look at"),
+        (MaybeBounded, "MaybeBounded has a field with a TensorSpec, whose range nobody would look at"),
     ],
 )
 def test_what_can_be_no_column_is_refused_at_registration(cls: Any, text: str) -> None:
@@ -293,7 +293,7 @@ def test_calls_from_python() -> None:
     assert response.rows(Everything) == [msgspec.structs.replace(THING, number=1.0)]
     with pytest.raises(InferenceError, match=r"^rows\[0\].number: expected float, got 'x'$"):
         server.infer_sync("m", [msgspec.structs.replace(THING, number="x")])
-    with pytest.raises(InferenceError, match="'weights' has lists of 1 and of 2 elements: expected as many in each row"):
+    with pytest.raises(InferenceError, match="input 'weights': its lists have different lengths: expected as many elements in each"):
         server.infer_sync("m", [THING, msgspec.structs.replace(THING, weights=[1.0])])
     other = served(list[OfMsgspec], list[OfMsgspec])
     with pytest.raises(InferenceError, match=r"^inputs: Nested.inner is a Inner, and a class in a class is no column"):

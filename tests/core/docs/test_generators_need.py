@@ -123,7 +123,7 @@ def test_lengths_of_lists_and_what_else_generate_takes_are_said() -> None:
     server.register("add", lambda a, b: a + b, inputs=[TensorSpec("a", "FP32", [-1]), TensorSpec("b", "FP32", [-1])])
     schemas = schemas_of(server)
     assert schemas["OipGenerateRequestRow_m"]["properties"] == {
-        "scores": {"type": "array", "items": {"type": "integer", "description": "Of each test."}, "maxItems": 4}
+        "scores": {"type": "array", "description": "Of each test.", "items": {"type": "integer"}, "maxItems": 4}
     }
     at = {"type": "array", "items": {"type": "number"}, "minItems": 1, "maxItems": 3}
     assert schemas["OipGenerateRequestRow_points"]["properties"] == {"at": at, "weight": {"type": "number", "default": 1.0}}

@@ -34,7 +34,8 @@ from tests.support.pictures import Picture, PictureCodec
 from tests.support.talk import block_until, until
 
 NO_TEXT = "an array of Python objects can be a BYTES tensor only, of str or bytes, but"
-MISSING = '; for a missing value in a column of a data frame, write pandas.Series(["a", None]), or pandas.Series([1, None], dtype="Int64")'
+NO_INT64 = '; for a missing value, the model has to declare a column with pd_dtype="Int64", as specs_of does for that dtype'
+NO_GAPS = "; for a missing value, the model has to take columns of a data frame"
 SEVERAL = "has elements of several types, or objects: expected strings, numbers, or true and false"
 NO_DATATYPE = "no datatype holds all of its whole numbers, not even UINT64: make floats of them, if they may be rounded"
 BESIDE = "as a fraction or a missing value beside it makes FP64 of it: declare FP64, or write floats"
@@ -241,7 +242,12 @@ def test_dates_of_numpy_are_dates(unit: str) -> None:
         ("double", {"z": [1]}, "unknown input 'z'"),
         ("double", {1: [1]}, "an input is called 1: expected a string"),
         ("double", [1], "the inputs are [1]: expected values by name"),
-        ("double", {"x": None}, "input 'x': data is None: expected a scalar or a list of FP32; for a missing number, write [None]"),
+        (
+            "double",
+            {"x": None},
+            "input 'x': data is None: expected a scalar or a list of FP32; for a missing number, write [None]; for its default, leave"
+            " it out",
+        ),
         ("double", {"x": object()}, "input 'x': data[0] is <object object at "),
         ("double", {"x": [1.5, pd.NA]}, "input 'x': data[1] is <NA>: expected a number or None for FP32"),
         ("double", {"x": [np.timedelta64(5, "Y")]}, "input 'x': data[0] is np.timedelta64(5,'Y'): expected a number or None for FP32"),
@@ -250,9 +256,9 @@ def test_dates_of_numpy_are_dates(unit: str) -> None:
         ("double", {"x": [1, [2]]}, "input 'x': "),
         ("double", {"x": np.array([1.0])}, "input 'x' has datatype FP64: expected FP32"),  # an array has said what it is
         ("echo", {"x": [2**63, -1]}, f"input 'x': {NO_DATATYPE}"),
-        ("no frame", {"visits": [1], "city": [None]}, f"input 'city': data[0] is None: expected str or bytes for BYTES{MISSING}"),
-        ("no frame", {"visits": [1, None], "city": ["a"]}, f"input 'visits': data[1] is None: expected an integer for INT64{MISSING}"),
-        ("echo", {"x": [None]}, f"input 'x': data[0] is None: expected str or bytes for BYTES{MISSING}"),
+        ("no frame", {"visits": [1], "city": [None]}, f"input 'city': data[0] is None: expected str or bytes for BYTES{NO_GAPS}"),
+        ("no frame", {"visits": [1, None], "city": ["a"]}, f"input 'visits': data[1] is None: expected an integer for INT64{NO_INT64}"),
+        ("echo", {"x": [None]}, "input 'x': each value is missing, which does not show what they are: declare the input"),
         ("echo", {"x": [True, 2]}, f"input 'x': data {SEVERAL}"),
         ("echo", {"x": (np.True_, np.int64(2))}, f"input 'x': data {SEVERAL}"),
         ("double", {"x": [True, 2.5]}, "input 'x': data[0] is True: expected a number or None for FP32"),
@@ -267,10 +273,10 @@ def test_dates_of_numpy_are_dates(unit: str) -> None:
         (
             "missing",
             {"age": [1], "visits": [1, math.nan], "city": ["a"]},
-            f"input 'visits': data[1] is nan: expected an integer for INT64{MISSING}",
+            f"input 'visits': data[1] is nan: expected an integer for INT64{NO_INT64}",
         ),
-        ("echo", {"x": [AT, None]}, f"input 'x': data[1] is None: expected str or date for BYTES{MISSING}"),
-        ("echo", {"x": np.array([DAY, None], "M8[D]")}, f"input 'x': data[1] is None: expected str or date for BYTES{MISSING}"),
+        ("echo", {"x": [AT, None]}, f"input 'x': data[1] is None: expected str or date for BYTES{NO_GAPS}"),
+        ("echo", {"x": np.array([DAY, None], "M8[D]")}, f"input 'x': data[1] is None: expected str or date for BYTES{NO_GAPS}"),
         ("echo", {"x": [AT, b"2026"]}, f"input 'x': data {SEVERAL}"),
         ("double", {"x": np.zeros((0, 1001, 1000), "f4")}, "input 'x': shape is too large: it has a 0"),
     ],

@@ -176,7 +176,7 @@ def _element(element: Any, dtype: Any) -> Any:
         raise TypeError
     if dtype.kind == "f":
         return _float(element, dtype)
-    if type(element) is Decimal and (element.adjusted() > 30 or element % 1):
+    if type(element) is Decimal and (float(element) % 1 or abs(element) >= 2**53):
         raise TypeError
     if type(element) not in (int, Decimal):
         raise TypeError

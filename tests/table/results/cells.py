@@ -379,8 +379,25 @@ ROWS: Final[Mapping[str, Mapping[str, Row]]] = {
         ),
         "a number and a text": Row([1, "a"], {"BYTES pd_json [2] [b'1', b'\"a\"']": "pd_json", "refused": "asked pd_json"}),
         "missing ones alone": Row([None, None], {"BYTES pd_json [2] [b'null', b'null']": "pd_json", "refused": "asked pd_json"}),
-        "a fraction, one missing": Row([1.5, None], {"BYTES pd_json [2] [b'1.5', b'null']": "pd_json", "refused": "asked pd_json"}),
-        "a whole number, one missing": Row([1, None], {"BYTES pd_json [2] [b'1', b'null']": "pd_json", "refused": "asked pd_json"}),
+        "a fraction, one missing": Row(
+            [1.5, None], {"FP64 [2] [1.5, nan]": "nothing; FP64", "BYTES pd_json [2] [b'1.5', b'null']": "pd_json"}
+        ),
+        "a whole number, one missing": Row(
+            [1, None],
+            {
+                "FP64 [2] [1.0, nan]": "nothing; FP64",
+                "BYTES pd_json [2] [b'1', b'null']": "pd_json",
+                "BYTES pd_json [2] [b'1.0', b'null']": "asked pd_json",
+            },
+        ),
+        "a large whole number, one missing": Row(
+            [BIG, None],
+            {
+                "FP64 [2] [9007199254740992.0, nan]": "FP64",
+                "BYTES pd_json [2] [b'9007199254740993', b'null']": "pd_json",
+                "refused": "asked pd_json",
+            },
+        ),
         "a text, one missing": Row(["a", None], {"BYTES pd_json [2] [b'\"a\"', b'null']": "pd_json", "refused": "asked pd_json"}),
         "a date, one missing": Row([NOON, None]),
         "dates": Row(

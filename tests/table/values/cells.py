@@ -35,6 +35,7 @@ GROUPS: Final[Mapping[str, Mapping[str, Any]]] = {
     "of another type": {
         "a whole number": [7],
         "a whole float": [2.0],
+        "a large whole float": [2.0**60],
         "a fraction": [0.5],
         "true": [True],
         "a text of digits": ["12"],
@@ -84,6 +85,7 @@ _NUMBERS: Final = {
     "all missing": "{d} [{na}, {na}]",
     "a whole number": "{d} [7.0]",
     "a whole float": "{d} [2.0]",
+    "a large whole float": "{d} [1.152921504606847e+18]",
     "a fraction": "{d} [0.5]",
     "empty": "{d} []",
     "NaN": "{d} [{na}]",
@@ -150,6 +152,7 @@ _ANY: Final = {
     "a text of digits": "object [b'12']",
     "a whole number": "int64 [7]",
     "a whole float": "float64 [2.0]",
+    "a large whole float": "float64 [1.152921504606847e+18]",
     "a fraction": "float64 [0.5]",
     "true": "bool [True]",
     "empty": "float64 []",
@@ -170,7 +173,9 @@ _ANY: Final = {
 
 FAMILIES: Final[Mapping[str, Family]] = {
     "number": Family([1.5, -2.25], [-0.0, BIG], _NUMBERS, [10**400]),
-    "half number": Family([1.5, -2.25], [-0.0, 65504.0], {**_NUMBERS, "edge": "{d} [-0.0, 65504.0]"}, [65520.0]),
+    "half number": Family(
+        [1.5, -2.25], [-0.0, 65504.0], {**_NUMBERS, "edge": "{d} [-0.0, 65504.0]", "a large whole float": REFUSED}, [65520.0]
+    ),
     "small number": Family([1.5, -2.25], [-0.0, BIG], _NUMBERS, [1e39]),
     "matrix": Family(
         [1.5, -2.25],
@@ -183,6 +188,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
             "all missing": "{d} [[{na}], [{na}]]",
             "a whole number": "{d} [[7.0]]",
             "a whole float": "{d} [[2.0]]",
+            "a large whole float": "{d} [[1.152921504606847e+18]]",
             "a fraction": "{d} [[0.5]]",
             "empty": "{d} []",
             "NaN": "{d} [[{na}]]",
@@ -316,6 +322,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
             "a text of digits": "{d} ['12']",
             "a whole number": "{d} [7]",
             "a whole float": "{d} [2.0]",
+            "a large whole float": "{d} [1.152921504606847e+18]",
             "a fraction": "{d} [0.5]",
             "true": "{d} [True]",
             "empty": "{d} []",
