@@ -22,6 +22,7 @@ from .._protocol.access import Access, Action
 from .._protocol.datatypes import Array, Buffer, DType, dtype_of, make_integer_array, name_of
 from .._protocol.errors import InvalidRequest, TooLarge, show
 from .._protocol.limits import LOOP_BINARY, LOOP_BYTES, may_hold_more
+from .._protocol.plain import PlainModel, PlainRequest
 from .._protocol.response_headers import ResponseHeaders
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensor_bytes import count, find_memories, from_bytes, own_bytes
@@ -35,6 +36,7 @@ from .._protocol.tensors import (
     check_supported,
     drop_shared_memory,
     join_repeated,
+    make_read_only,
     make_tensor,
 )
 from .wire import check_fields, encode_bytes_head, find_texts, has_more_fields, split_field
@@ -167,12 +169,18 @@ class GRPCFormat:
             )
         return raw or message.raw_input_contents
 
-    def decode(self, _: Buffer, handler: Handler, read_region: ReadRegion) -> InferenceRequest:
+    def decode(
+        self, _: Buffer, handler: Handler, read_region: ReadRegion, plain: PlainModel | None = None
+    ) -> InferenceRequest | PlainRequest:
         raw: Sequence[Buffer | None] = (
             self.parse() if self.message is None else self.message.raw_input_contents[:]
         )
         message = self.message
         inputs, outputs, parameters = message.inputs[:], message.outputs, message.parameters
+        if plain is not None and not (parameters or outputs) and len(raw) == len(inputs) == len(plain.inputs):
+            arrays = _read_plainly(inputs, raw, plain)
+            if arrays is not None:
+                return PlainRequest(plain, arrays, message.id or None, True, {}, [])
         if len(raw) != len(inputs):
             raw = _match_raw(inputs, raw, self.model_name)
         tensors: list[Tensor] = []
@@ -207,12 +215,7 @@ class GRPCFormat:
         )
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> list[Buffer]:
-        message = self.head.method.response()
-        message.model_name = response.model_name
-        if response.model_version is not None:
-            message.model_version = response.model_version
-        if response.id is not None:
-            message.id = response.id
+        message = self._begin_response(response.model_name, response.model_version, response.id)
         if response.parameters:
             encode_parameters(response.parameters, message.parameters)
         elsewhere = (
@@ -234,6 +237,47 @@ class GRPCFormat:
             parts += encode_bytes_head(_RAW_OUTPUT_CONTENTS, len(contents)), contents
         parts[0] = message.SerializeToString()
         return parts
+
+    def encode_plainly(self, request: PlainRequest, arrays: Sequence[Array]) -> list[Buffer]:
+        message = self._begin_response(request.model.name, request.model.version, request.id)
+        parts: list[Buffer] = [b""]
+        for name, _ in request.model.outputs:
+            array = arrays[len(parts) // 2]
+            message.outputs.add(name=name, datatype=name_of(array.dtype), shape=array.shape)
+            contents = array.tobytes()
+            parts += encode_bytes_head(_RAW_OUTPUT_CONTENTS, len(contents)), contents
+        parts[0] = message.SerializeToString()
+        return parts
+
+    def _begin_response(self, name: str, version: str | None, request_id: str | None) -> Any:
+        message = self.head.method.response()
+        message.model_name = name
+        if version is not None:
+            message.model_version = version
+        if request_id is not None:
+            message.id = request_id
+        return message
+
+
+def _read_plainly(
+    inputs: Sequence[Any], raw: Sequence[Buffer | None], model: PlainModel
+) -> dict[str, Array] | None:
+    """The arrays of a plain request; None if an input says more, or is not the model's."""
+    arrays: dict[str, Array] = {}
+    for item in inputs:
+        contents, shape, name = raw[len(arrays)], tuple(item.shape[:]), item.name
+        dtype = model.find_dtype(len(arrays), name, item.datatype, shape)
+        if dtype is None or contents is None or item.parameters or item.HasField("contents"):
+            return None
+        if shape and min(shape) < 0:
+            return None
+        try:
+            arrays[name] = array = from_bytes(contents, dtype, shape)
+        except InvalidRequest:  # which says more below
+            return None
+        if array.flags.writeable:
+            make_read_only(array)
+    return arrays
 
 
 def _make_two_contents_error(item: Any, model_name: str) -> InvalidRequest:

@@ -35,6 +35,7 @@ from .._protocol.errors import (
     client_text,
     show,
 )
+from .._protocol.plain import PlainModel, PlainRequest
 from .._protocol.tensors import InferenceRequest, InferenceResponse, ReadRegion
 from .._runtime.async_io import AsyncIO
 from .._runtime.pieces import send_pieces
@@ -177,9 +178,12 @@ class _Request(GRPCFormat):
         """The request's identifier, empty if there is none or the message is not parsed yet."""
         return "" if self.message is None else str(self.message.id)
 
-    def decode(self, body: Buffer, handler: Handler, read_region: ReadRegion) -> InferenceRequest:
+    def decode(
+        self, _: Buffer, handler: Handler, read_region: ReadRegion, plain: PlainModel | None = None
+    ) -> InferenceRequest | PlainRequest:
         self.has_many = handler.streams
-        return super().decode(body, handler, read_region)
+        del plain  # a response has more to say
+        return super().decode(_, handler, read_region)
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> list[Any]:
         parameters = {FINAL: not self.has_many, **response.parameters}

@@ -94,6 +94,7 @@ class DocumentFormat(msgspec.Struct, eq=False):
     timeout: ClassVar[float] = RestFormat.timeout
     size: ClassVar[int | None] = RestFormat.size
     shares_arrays: ClassVar[bool] = RestFormat.shares_arrays
+    encode_plainly: ClassVar[None] = None
 
     @property
     def head(self) -> Head:
@@ -112,15 +113,18 @@ class DocumentFormat(msgspec.Struct, eq=False):
     def sends_bytes(self, _: InferenceRequest) -> bool:
         return False
 
-    def decode(self, body: Buffer, handler: Handler, read_region: ReadRegion) -> InferenceRequest:
+    def decode(
+        self, body: Buffer, handler: Handler, read_region: ReadRegion, _: object = None
+    ) -> InferenceRequest:
         self.has_many = handler.streams
         if self.may_be_flat:
             request = self._decode_flat(body, handler)
             if request is not None:
                 self.is_flat = True
                 return request
-        request = self.wire.decode(body, handler, read_region)
-        for output in request.outputs:
+        whole = self.wire.decode(body, handler, read_region)
+        assert isinstance(whole, InferenceRequest)  # no plain one is asked for
+        for output in whole.outputs:
             where = f"requested output {show(output.name)}"
             if output.parameters and output.parameters.get("binary_data"):
                 raise InvalidRequest(f"{where} has binary_data: true, but this carries JSON: leave it out")
@@ -128,7 +132,7 @@ class DocumentFormat(msgspec.Struct, eq=False):
                 raise InvalidRequest(
                     f"{where} has the parameter {REGION}, but this carries JSON: leave it out"
                 )
-        return request
+        return whole
 
     def _decode_flat(self, body: Buffer, handler: Handler) -> InferenceRequest | None:
         """Decode a flat object, or a list of them. None if the body is a whole inference request."""

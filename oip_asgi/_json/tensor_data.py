@@ -171,12 +171,13 @@ def from_value(value: Any, dtype: DType, shape: tuple[int, ...]) -> Array:
     if type(value) is not list or (value and type(value[0]) is list):
         # a scalar may be the bare value
         value = checked_data.flatten(value, shape) if shape or type(value) is list else [value]
-    size, kind = len(value), dtype.kind
-    if size != count(shape):
+    size, pack = _make_packer(shape, dtype)
+    if len(value) != size:
         raise Unusual
+    kind = dtype.kind
     try:
-        if kind in "fiu":  # quicker than numpy, which takes true and "1", and warns of what does not fit
-            return ndarray(shape, dtype, _make_packer(size, dtype)(*value))
+        if pack is not None:  # quicker than numpy, which takes true and "1", and warns of what does not fit
+            return ndarray(shape, dtype, pack(*value))
         if kind == "O":
             return object_array(list(map(str.encode, value)), shape)
     except (struct.error, OverflowError, TypeError, UnicodeEncodeError):
@@ -188,9 +189,11 @@ def from_value(value: Any, dtype: DType, shape: tuple[int, ...]) -> Array:
     raise Unusual
 
 
-@lru_cache(256)  # lengths repeat from request to request
-def _make_packer(size: int, dtype: DType) -> Callable[..., bytes]:
-    return struct.Struct(f"<{size}{_CODES[dtype.str[1:]]}").pack
+@lru_cache(256)  # shapes repeat from request to request
+def _make_packer(shape: tuple[int, ...], dtype: DType) -> tuple[int, Callable[..., bytes] | None]:
+    """How many elements a tensor has, and what makes bytes of them if they are numbers."""
+    size, code = count(shape), _CODES.get(dtype.str[1:])
+    return size, None if code is None else struct.Struct(f"<{size}{code}").pack
 
 
 def _from_floats(flat: list[Any], dtype: DType, shape: tuple[int, ...]) -> Array:

@@ -19,11 +19,12 @@ from .._codecs.dataframes import PandasCodec
 from .._codecs.rows import Rows
 from .._protocol.errors import list_names
 from .._protocol.log import logger
+from .._protocol.plain import PlainModel
 from .._protocol.specs import TensorSpec
 from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
 from .annotations import Outputs
 from .bind import bind
-from .binding import Binding
+from .binding import Binding, take_array
 from .callables import STREAMS, Kind, find_owner, kind_of
 from .estimators import declare, is_of_library, takes_columns
 from .limiter import Uses
@@ -107,6 +108,8 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Answers a request that wants one response, if this streams and there is such a function."""
     uses: Uses
     watch: Watch
+    plain: PlainModel | None
+    """How it is called with arrays, if they are all that it takes and returns."""
 
     def __str__(self) -> str:
         return str(self.options)
@@ -163,6 +166,7 @@ def make_handler(
         None if loaded.once is None else msgspec.structs.replace(loaded, function=loaded.once, once=None)
     )
     shown = (inputs, outputs) if is_checked else (loaded.inputs, loaded.outputs)
+    answers = Outputs(outputs, binding.returned, codecs)
     return Handler(
         options=options,
         function=function,
@@ -174,7 +178,7 @@ def make_handler(
         outputs=outputs,
         shown=shown,
         shown_inputs={spec.name: spec for spec in shown[0]},
-        answers=Outputs(outputs, binding.returned, codecs),
+        answers=answers,
         codecs=codecs,
         content_type=None if content_type in codecs.request_only else content_type,
         content_types={spec.name: spec.content_type for spec in inputs if spec.content_type is not None},
@@ -182,7 +186,26 @@ def make_handler(
         once=None if answers_once is None else make_handler(answers_once, options, codecs, uses=uses),
         uses=uses,
         watch=Watch(is_measured=kind in ("async", "async stream")),
+        plain=_find_plain(binding, answers, options) if is_checked and not streams else None,
     )
+
+
+def _find_plain(binding: Binding, answers: Outputs, options: ModelOptions) -> PlainModel | None:
+    parameters, entries = binding.arguments.parameters, binding.inputs.entries
+    names, keywords = [each.name for each in parameters], [each.keyword for each in parameters]
+    outputs = answers.named or (() if answers.only is None else (answers.only,))
+    if (
+        not (parameters and outputs and binding.is_plain and answers.are_open)
+        or any(each.from_ is not take_array for each in parameters)
+        or keywords not in (names, [None] * len(names))
+        or any(spec is not None and spec.dtype.hasobject for _, spec in outputs)
+        # a cache keeps responses, and a batch joins arrays
+        or options.cache is not None
+        or options.max_batch_size is not None
+    ):
+        return None
+    inputs = tuple((each.name, entries[each.name].spec) for each in parameters)
+    return PlainModel(options.name, options.version, inputs, outputs, keywords == names)
 
 
 def _bind_all(

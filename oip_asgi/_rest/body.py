@@ -21,9 +21,10 @@ from .._json import documents
 from .._json.tensor_data import ALWAYS_SHORT, from_json, from_value, is_short, to_value
 from .._json.text import REFUSALS, Unusual
 from .._protocol import schemas
-from .._protocol.datatypes import Buffer, dtype_of, name_of
+from .._protocol.datatypes import Array, Buffer, dtype_of, name_of
 from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, show
 from .._protocol.limits import LOOP_BINARY, LOOP_BYTES, LOOP_TEXT, may_hold_more
+from .._protocol.plain import PlainModel, PlainRequest
 from .._protocol.schemas import Parameters
 from .._protocol.specs import fill_shape
 from .._protocol.tensor_bytes import find_memories, from_bytes, own_bytes, view_bytes
@@ -35,6 +36,7 @@ from .._protocol.tensors import (
     Tensor,
     check_supported,
     drop_shared_memory,
+    make_read_only,
     make_tensor,
     refuse_region,
 )
@@ -60,12 +62,18 @@ _REMEDY: Final = (
 
 
 def decode_request(
-    body: Buffer, header_length: int | None, read_region: ReadRegion = refuse_region, *, is_lax: bool = False
-) -> InferenceRequest:
+    body: Buffer,
+    header_length: int | None,
+    read_region: ReadRegion = refuse_region,
+    *,
+    is_lax: bool = False,
+    plain: PlainModel | None = None,
+) -> InferenceRequest | PlainRequest:
     """The body of an infer request as tensors. Each input becomes an array once: a view of the body if it is
     binary.
 
-    With `is_lax`, texts may have a shape that does not fit.
+    With `is_lax`, texts may have a shape that does not fit. If the model is `plain`, a request that is plain
+    too comes as it is.
     """
     text, binary = (body, None) if header_length is None else _split_body(body, header_length)
     if not text:
@@ -75,6 +83,9 @@ def decode_request(
         if len(text) > ALWAYS_SHORT and not is_short(text):
             raise Unusual
         document = documents.decode_short(text)
+        request = None if plain is None else _read_plainly(document, binary, plain)
+        if request is not None:
+            return request
         tensors = _decode_tensors(document.inputs, "inputs", binary, read_region, is_lax=is_lax)
     except REFUSALS:
         document = documents.read_request(text)
@@ -89,6 +100,54 @@ def decode_request(
     if parameters:
         _check_flag(parameters, "binary_data_output", "parameters")
     return InferenceRequest(tensors, document.id, parameters, outputs)
+
+
+def _read_plainly(
+    document: schemas.InferenceRequest, binary: Buffer | None, model: PlainModel
+) -> PlainRequest | None:
+    """A request as a plain one; None if it says more, or something is wrong."""
+    parameters, outputs, items, position = document.parameters, document.outputs, document.inputs, 0
+    is_binary: object = False
+    if parameters:
+        is_binary = parameters.get("binary_data_output") if len(parameters) == 1 else None
+    if outputs:
+        is_binary = _find_way(outputs, is_binary, model)
+    if type(is_binary) is not bool or len(items) != len(model.inputs):
+        return None
+    arrays: dict[str, Array] = {}
+    try:
+        for item in items:
+            name, shape, of_input = item.name, item.shape, item.parameters
+            dtype = model.find_dtype(len(arrays), name, item.datatype, shape)
+            if dtype is None:
+                return None
+            if not of_input and type(item.data) is list:
+                array = from_value(item.data, dtype, shape)
+            elif of_input and len(of_input) == 1 and "binary_data_size" in of_input and item.data is None:
+                content = _take_bytes(binary, position, of_input["binary_data_size"])
+                array = from_bytes(content, dtype, shape)
+                position += len(content)
+            else:
+                return None
+            if array.flags.writeable:
+                make_read_only(array)
+            arrays[name] = array
+    except InvalidRequest:  # what reads other requests says where
+        return None
+    if binary is not None and position != len(binary):
+        return None
+    return PlainRequest(model, arrays, document.id, is_binary, parameters or {}, outputs or [])
+
+
+def _find_way(outputs: Sequence[schemas.RequestOutput], every: object, model: PlainModel) -> object:
+    """Whether all outputs of a model are asked for as bytes; None if one is asked for in another way."""
+    ways = {
+        each.parameters.get("binary_data") if each.parameters else every
+        for each in outputs
+        if not each.parameters or len(each.parameters) == 1
+    }
+    is_each = [each.name for each in outputs] == [name for name, _ in model.outputs]
+    return ways.pop() if is_each and len(ways) == 1 else None
 
 
 def is_quick(body: Buffer, header_length: int | None) -> bool:
@@ -280,6 +339,24 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
         response.model_name, outputs, response.model_version, response.id, response.parameters
     )
     return _encode(document), binary
+
+
+def encode_plainly(request: PlainRequest, arrays: Sequence[Array]) -> tuple[bytes, list[Buffer]]:
+    """The outputs for a plain request, as `encode_response` writes them."""
+    model = request.model
+    outputs: list[schemas.SentTensor] = []
+    binary: list[Buffer] = []
+    for name, _ in model.outputs:
+        array = arrays[len(outputs)]
+        datatype: Any = name_of(array.dtype)
+        if request.is_binary:
+            content = array.tobytes()
+            binary.append(content)
+            parameters: Parameters = {"binary_data_size": len(content)}
+            outputs.append(schemas.SentTensor(name, array.shape, datatype, parameters))
+        else:
+            outputs.append(schemas.SentTensor(name, array.shape, datatype, {}, to_value(array)))
+    return _encode(schemas.InferenceResponse(model.name, outputs, model.version, request.id)), binary
 
 
 def encode_request(

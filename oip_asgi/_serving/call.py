@@ -22,15 +22,16 @@ from .._models.limiter import Slot
 from .._models.model import Model
 from .._models.results import select_outputs, to_response
 from .._models.statistics import Numbers, Timings
-from .._protocol.datatypes import Buffer
+from .._protocol.datatypes import Array, Buffer
 from .._protocol.errors import InferenceError
-from .._protocol.limits import LOOP_BINARY, LOOP_TEXT
+from .._protocol.limits import LOOP_BINARY, LOOP_BYTES, LOOP_TEXT
 from .._protocol.log import log_fields, log_raised, name_request
+from .._protocol.plain import PlainRequest
 from .._protocol.response_headers import ResponseHeaders
 from .._protocol.tensor_bytes import own_arrays
-from .._protocol.tensors import InferenceResponse, are_short
+from .._protocol.tensors import InferenceResponse, are_short, refuse_region
 from .call_stack import current_calls, leave_call, reset_calls, set_calls
-from .decoding import Decoded, Head, WireFormat, decode
+from .decoding import Decoded, Head, WireFormat, accept
 from .engine import Engine
 from .held_loop import measure_steps
 from .observing import Heard, begin_to_hear, copy_response, end_request, hear_refusal
@@ -95,6 +96,7 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
     result: Any = None  # that of the function, until a worker thread makes the response of it
     # those of the function, if a worker thread made them, until it is called
     arguments: _Arguments | None = None
+    plain: PlainRequest | None = None  # the request, as long as nobody reads more of it than its arrays
 
     # In any thread
 
@@ -102,8 +104,19 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
         """Decode the request."""
         assert self.body is not None  # each body is decoded once
         since, seconds = self.timings.since, self.seconds
-        decoded = decode(self.engine, self.model, self.handler, self.wire, self.body, since, seconds)
-        self.decoded, self.body, self.timings.id = decoded, None, decoded.request.id
+        regions = self.engine.regions
+        may_be_plain = len(self.body) <= LOOP_BYTES and not self.model.observers
+        request = self.wire.decode(
+            self.body,
+            self.handler,
+            regions.make_region_reader() if regions.is_on else refuse_region,
+            self.handler.plain if may_be_plain else None,
+        )
+        if isinstance(request, PlainRequest):
+            self.plain, self.body, self.timings.id = request, None, request.id
+            return
+        decoded = accept(self.engine, self.model, self.handler, self.wire, request, since, seconds)
+        self.decoded, self.body, self.timings.id = decoded, None, request.id
         if decoded.outside:
             self.model.statistics.add(Numbers.add_outside, decoded.outside)
         if self.model.observers:
@@ -112,23 +125,41 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
             self.seconds = decoded.seconds
             self.deadline = min(self.deadline, since + decoded.seconds)
 
+    def expand(self) -> Decoded:
+        """The request with all of its objects, as somebody reads them."""
+        if self.plain is not None:
+            request, self.plain, since = self.plain.make_request(), None, self.timings.since
+            self.decoded = accept(
+                self.engine, self.model, self.handler, self.wire, request, since, self.seconds
+            )
+        return self.decoded
+
     def call_function(self) -> Any:
         """Call the function, and note when. Only within `call_model`."""
+        plain, function = self.plain, self.handler.function
+        if plain is not None:
+            self.timings.called = self.engine.clock()
+            return function(**plain.arrays) if plain.model.is_by_keyword else function(*plain.arrays.values())
         args, kwargs = self.arguments or self.decoded.binding.arguments.make(self.decoded)
         self.arguments = None
         self.timings.called = self.engine.clock()
-        return self.handler.function(*args, **kwargs)
+        return function(*args, **kwargs)
 
-    def run(self) -> InferenceResponse | None:
+    def run(self) -> InferenceResponse | list[Array] | None:
         """Call a plain function. None if its `result` is to become the response in a worker thread."""
         return call_model(self, Call.call_function, Call._respond_to)
 
-    def run_async(self) -> Coroutine[Any, Any, InferenceResponse | None]:
+    def run_async(self) -> Coroutine[Any, Any, InferenceResponse | list[Array] | None]:
         """`run` for a coroutine function."""
         return call_model_async(self, Call.call_function, Call._respond_to)
 
-    def _respond_to(self, result: Any) -> InferenceResponse | None:
+    def _respond_to(self, result: Any) -> InferenceResponse | list[Array] | None:
         self.timings.returned = self.engine.clock()
+        if self.plain is not None:
+            arrays = self.plain.model.take_arrays(result)
+            if arrays is not None:
+                return arrays
+            self.expand()
         return self.respond(result) if self.handler.kind == "thread" else respond_here(self, result)
 
     def respond(self, result: Any) -> InferenceResponse:
@@ -156,15 +187,27 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
         if response is not None:
             own_arrays(response.outputs, self.decoded.request)
 
-    def encode(self, response: InferenceResponse) -> T:
+    def encode(self, response: InferenceResponse | list[Array]) -> T:
         """The response as it leaves."""
-        if self.flight is not None:
-            self.flight.keep(response, self.engine.clock())
-        decoded, heard, first = self.decoded, self.heard, None
         # a stream has one head for all of its responses
         encoding = (
             self.engine.clock() if self.engine.options.server_timing and not self.timings.answered else 0.0
         )
+        if isinstance(response, list):
+            encode, plain = self.wire.encode_plainly, self.plain
+            assert encode is not None and plain is not None  # noqa: PT018  (it has made a plain request)
+            encoded = encode(plain, response)
+        else:
+            encoded = self._encode(response)
+        self.timings.answered = self.engine.clock()
+        if encoding:
+            add_server_timing(self.wire.head, self.timings, encoding)
+        return encoded
+
+    def _encode(self, response: InferenceResponse) -> T:
+        if self.flight is not None:
+            self.flight.keep(response, self.engine.clock())
+        decoded, heard, first = self.decoded, self.heard, None
         if heard is not None:
             first = heard.response or copy_response(response)
         if decoded.apply_options is not None:
@@ -173,9 +216,6 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
         if heard is not None:
             heard.response = first
             heard.responses += 1
-        self.timings.answered = self.engine.clock()
-        if encoding:
-            add_server_timing(self.wire.head, self.timings, encoding)
         return encoded
 
     # In a worker thread, and in its slot
@@ -213,9 +253,10 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
         try:
             self.timings.started = self.engine.clock()
             self.decode()
-            self.arguments = call_model(
-                self, lambda call: call.decoded.binding.arguments.make(call.decoded), lambda _, made: made
-            )
+            if self.plain is None:
+                self.arguments = call_model(
+                    self, lambda call: call.decoded.binding.arguments.make(call.decoded), lambda _, made: made
+                )
         finally:
             self.slot.end_part(is_last=False)
 
@@ -304,14 +345,14 @@ async def call_model_async(
         leave_call(token)
 
 
-def run_in_span(call: Call[Any]) -> InferenceResponse | None:
+def run_in_span(call: Call[Any]) -> InferenceResponse | list[Array] | None:
     """`Call.run`, with its span as the current one."""
     assert call.span is not None
     with call.span.active():
         return call.run()
 
 
-async def run_async_in_span(call: Call[Any]) -> InferenceResponse | None:
+async def run_async_in_span(call: Call[Any]) -> InferenceResponse | list[Array] | None:
     """`Call.run_async`, with its span as the current one."""
     assert call.span is not None
     with call.span.active():

@@ -1,6 +1,6 @@
 """`WireFormat`, which is what a transport gives to the pipeline for one inference request and its response;
-and the body of the request -> `Decoded`: its tensors, which `Inputs.accept` checks, its timeout, and
-what it asks for. Knows no slots and no clock.
+and the request -> `Decoded`: its tensors, which `Inputs.accept` checks, its timeout, and what it asks for.
+Knows no slots and no clock.
 
 `pipeline` decides whether a body is decoded on the event loop or in a worker thread.
 """
@@ -8,7 +8,7 @@ what it asks for. Knows no slots and no clock.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
@@ -24,8 +24,9 @@ from .._models.handler import Handler
 from .._models.model import Model
 from .._models.model_options import NO_TIMEOUT
 from .._models.results import check_requested
-from .._protocol.datatypes import Buffer
+from .._protocol.datatypes import Array, Buffer
 from .._protocol.errors import InvalidRequest, show
+from .._protocol.plain import PlainModel, PlainRequest
 from .._protocol.response_headers import ResponseHeaders
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensors import (
@@ -38,7 +39,6 @@ from .._protocol.tensors import (
     Tensor,
     check_supported,
     make_read_only,
-    refuse_region,
 )
 from .engine import Engine
 
@@ -92,11 +92,18 @@ class WireFormat(Protocol[T_co]):
     async def read(self, io: IO, /) -> Buffer:
         """Read the body, if it was not there at once."""
 
-    def decode(self, body: Buffer, handler: Handler, read_region: ReadRegion, /) -> InferenceRequest:
-        """Decode a body for the function that answers it: the model may have another one by then."""
+    def decode(
+        self, body: Buffer, handler: Handler, read_region: ReadRegion, plain: PlainModel | None = None, /
+    ) -> InferenceRequest | PlainRequest:
+        """Decode a body for the function that answers it: the model may have another one by then. What says
+        no more than a `plain` model needs may stay a plain request."""
 
     def encode(self, request: InferenceRequest, response: InferenceResponse, /) -> T_co:
         """Encode the response."""
+
+    @property
+    def encode_plainly(self) -> Callable[[PlainRequest, Sequence[Array]], T_co] | None:
+        """Encodes the outputs for a plain request; None for a format without those."""
 
 
 _NOT_ASKED: Final[Mapping[str, str]] = {}
@@ -149,18 +156,17 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
         return msgspec.structs.replace(self, request=request, tensors={})
 
 
-def decode(
+def accept(
     engine: Engine,
     model: Model,
     handler: Handler,
     wire: WireFormat[Any],
-    body: Buffer,
+    request: InferenceRequest,
     since: float,
     seconds: float,
 ) -> Decoded:
-    """Decode a request, and check it against the model."""
+    """Check a request against the model."""
     regions, codecs = engine.regions, handler.codecs
-    request = wire.decode(body, handler, regions.make_region_reader() if regions.is_on else refuse_region)
     parameters, content_type = request.parameters, None
     # which only the encoder reads
     if parameters and (len(parameters) > 1 or "binary_data_output" not in parameters):

@@ -94,7 +94,7 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
                 )
             else:
                 response = engine.call_here(call.run if call.span is None else partial(run_in_span, call))
-            if response is not None and may_encode_here(call, response):
+            if isinstance(response, list) or (response is not None and may_encode_here(call, response)):
                 encoded = call.encode(response)
             else:
                 call.keep(response)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -72,6 +72,7 @@ class PythonFormat(msgspec.Struct, eq=False):
 
     timeout = math.inf
     shares_arrays = True
+    encode_plainly: ClassVar[None] = None
     body = b""  # what is decoded are the inputs
 
     async def read(self, _: IO) -> Buffer:
@@ -88,7 +89,7 @@ class PythonFormat(msgspec.Struct, eq=False):
     def sends_bytes(self, _: InferenceRequest) -> bool:
         return True
 
-    def decode(self, _: Buffer, handler: Handler, __: ReadRegion) -> InferenceRequest:
+    def decode(self, _: Buffer, handler: Handler, __: ReadRegion, ___: object = None) -> InferenceRequest:
         parameters = to_plain_parameters("the request", self.parameters, InvalidRequest)
         columns = handler.binding.inputs.find_columns(self.inputs if isinstance(self.inputs, Mapping) else ())
         tensors, of_codec = to_inputs(

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from tests.support.ways import Way, ways_into
+from oip_asgi import OIPApp
+from tests.support.ways import Way, over_asgi, ways_into
 from tests.table.row import Row, table_server
 from tests.table.rows import rows
 
@@ -20,7 +21,9 @@ def calls() -> list[str]:
 
 @pytest.fixture(scope="module")
 def ways(calls: list[str]) -> dict[str, Way]:
-    return ways_into(table_server(calls))
+    observed = table_server(calls)
+    observed.observe(lambda _: None)  # so that all objects of a request are made, also of one that says nothing but arrays
+    return {**ways_into(table_server(calls)), "OIPApp, observed": over_asgi(OIPApp(observed), "")}
 
 
 def test_the_table_is_large() -> None:

@@ -1,0 +1,75 @@
+"""Requests of arrays that say nothing else, for models that take arrays and return arrays: most short
+requests are such. Their arrays alone are made, and the objects of `tensors` as soon as somebody reads them.
+
+Knows no wire format: one that reads plain requests asks `PlainModel` what an input must be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
+
+from .datatypes import DTYPES, NUMBERS, Array, DType
+from .limits import LOOP_BYTES
+from .schemas import Parameters, RequestOutput
+from .specs import TensorSpec
+from .tensors import InferenceRequest, make_tensor
+
+Plain: TypeAlias = Sequence[tuple[str, TensorSpec | None]]
+"""Tensors by name, and what is declared of each."""
+
+
+class PlainModel(msgspec.Struct, frozen=True, eq=False):
+    """A model whose arguments and outputs are arrays, each of its own."""
+
+    name: str
+    version: str | None
+    inputs: Plain
+    outputs: Plain
+    is_by_keyword: bool
+    """Whether its arguments are given by keyword, by the names of the inputs, and not by position."""
+
+    def find_dtype(self, place: int, name: str, datatype: str, shape: tuple[int, ...]) -> DType | None:
+        """The dtype of the input at this place; None if the model takes something else there."""
+        expected, spec = self.inputs[place]
+        if name != expected:
+            return None
+        if spec is None:
+            return DTYPES.get(datatype)  # type: ignore[call-overload,no-any-return]  # any text comes here
+        return spec.dtype if datatype == spec.datatype and spec.fits(shape) else None
+
+    def take_arrays(self, result: Any) -> list[Array] | None:
+        """The outputs of a result that is short and just as declared; None for any other."""
+        outputs, is_alone = self.outputs, type(result) is ndarray
+        if (not is_alone and type(result) is not dict) or len(outputs) != (1 if is_alone else len(result)):
+            return None
+        arrays: list[Array] = []
+        size = 0
+        for name, spec in outputs:
+            array = result if is_alone else result.get(name)
+            if type(array) is not ndarray or not array.size:
+                return None
+            dtype = array.dtype
+            if dtype not in NUMBERS if spec is None else dtype != spec.dtype or not spec.fits(array.shape):
+                return None
+            size += array.nbytes
+            arrays.append(array)
+        return arrays if size <= LOOP_BYTES else None
+
+
+class PlainRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """A request of one array for each input of its model, in their order. It wants all outputs."""
+
+    model: PlainModel
+    arrays: dict[str, Array]
+    id: str | None
+    is_binary: bool  # whether the outputs leave as bytes, as these say
+    parameters: Parameters
+    outputs: list[RequestOutput]
+
+    def make_request(self) -> InferenceRequest:
+        inputs = [make_tensor(name, array, {}) for name, array in self.arrays.items()]
+        return InferenceRequest(inputs, self.id, self.parameters, self.outputs)
