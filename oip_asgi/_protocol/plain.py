@@ -43,13 +43,14 @@ class PlainModel(msgspec.Struct, frozen=True, eq=False):
 
     def take_arrays(self, result: Any) -> list[Array] | None:
         """The outputs of a result that is short and just as declared; None for any other."""
-        outputs, is_alone = self.outputs, type(result) is ndarray
-        if (not is_alone and type(result) is not dict) or len(outputs) != (1 if is_alone else len(result)):
+        outputs, kind = self.outputs, type(result)
+        values = (result,) if kind is ndarray else result
+        if kind not in (ndarray, dict, tuple) or len(values) != len(outputs):
             return None
         arrays: list[Array] = []
         size = 0
         for name, spec in outputs:
-            array = result if is_alone else result.get(name)
+            array = result.get(name) if kind is dict else values[len(arrays)]
             if type(array) is not ndarray or not array.size:
                 return None
             dtype = array.dtype
