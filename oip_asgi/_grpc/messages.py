@@ -19,10 +19,10 @@ import numpy as np
 from .._io import IO
 from .._models.handler import Handler
 from .._protocol.access import Access, Action
+from .._protocol.array_requests import ArrayModel, ArrayRequest
 from .._protocol.datatypes import Array, Buffer, DType, dtype_of, make_integer_array, name_of
 from .._protocol.errors import InvalidRequest, TooLarge, show
 from .._protocol.limits import LOOP_BINARY, LOOP_BYTES, may_hold_more
-from .._protocol.plain import PlainModel, PlainRequest
 from .._protocol.response_headers import ResponseHeaders
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensor_bytes import count, find_memories, from_bytes, own_bytes
@@ -170,17 +170,17 @@ class GRPCFormat:
         return raw or message.raw_input_contents
 
     def decode(
-        self, _: Buffer, handler: Handler, read_region: ReadRegion, plain: PlainModel | None = None
-    ) -> InferenceRequest | PlainRequest:
+        self, _: Buffer, handler: Handler, read_region: ReadRegion, model: ArrayModel | None = None
+    ) -> InferenceRequest | ArrayRequest:
         raw: Sequence[Buffer | None] = (
             self.parse() if self.message is None else self.message.raw_input_contents[:]
         )
         message = self.message
         inputs, outputs, parameters = message.inputs[:], message.outputs, message.parameters
-        if plain is not None and not (parameters or outputs) and len(raw) == len(inputs) == len(plain.inputs):
-            arrays = _read_plainly(inputs, raw, plain)
+        if model is not None and not (parameters or outputs) and len(raw) == len(inputs) == len(model.inputs):
+            arrays = _read_arrays(inputs, raw, model)
             if arrays is not None:
-                return PlainRequest(plain, arrays, message.id or None, True, {}, [])
+                return ArrayRequest(model, arrays, message.id or None, True, {}, [])
         if len(raw) != len(inputs):
             raw = _match_raw(inputs, raw, self.model_name)
         tensors: list[Tensor] = []
@@ -238,7 +238,7 @@ class GRPCFormat:
         parts[0] = message.SerializeToString()
         return parts
 
-    def encode_plainly(self, request: PlainRequest, arrays: Sequence[Array]) -> list[Buffer]:
+    def encode_arrays(self, request: ArrayRequest, arrays: Sequence[Array]) -> list[Buffer]:
         message = self._begin_response(request.model.name, request.model.version, request.id)
         parts: list[Buffer] = [b""]
         for name, _ in request.model.outputs:
@@ -259,10 +259,10 @@ class GRPCFormat:
         return message
 
 
-def _read_plainly(
-    inputs: Sequence[Any], raw: Sequence[Buffer | None], model: PlainModel
+def _read_arrays(
+    inputs: Sequence[Any], raw: Sequence[Buffer | None], model: ArrayModel
 ) -> dict[str, Array] | None:
-    """The arrays of a plain request; None if an input says more, or is not the model's."""
+    """The arrays of the inputs; None if one says more, or is not the model's."""
     arrays: dict[str, Array] = {}
     for item in inputs:
         contents, shape, name = raw[len(arrays)], tuple(item.shape[:]), item.name

@@ -23,6 +23,7 @@ from .._extensions.reserved import FINAL, WANTS_FINAL
 from .._io import begin
 from .._models.handler import Handler
 from .._models.model import Model
+from .._protocol.array_requests import ArrayModel, ArrayRequest
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import (
     Busy,
@@ -35,7 +36,6 @@ from .._protocol.errors import (
     client_text,
     show,
 )
-from .._protocol.plain import PlainModel, PlainRequest
 from .._protocol.tensors import InferenceRequest, InferenceResponse, ReadRegion
 from .._runtime.async_io import AsyncIO
 from .._runtime.pieces import send_pieces
@@ -179,10 +179,10 @@ class _Request(GRPCFormat):
         return "" if self.message is None else str(self.message.id)
 
     def decode(
-        self, _: Buffer, handler: Handler, read_region: ReadRegion, plain: PlainModel | None = None
-    ) -> InferenceRequest | PlainRequest:
+        self, _: Buffer, handler: Handler, read_region: ReadRegion, model: ArrayModel | None = None
+    ) -> InferenceRequest | ArrayRequest:
         self.has_many = handler.streams
-        del plain  # a response has more to say
+        del model  # a response has more to say
         return super().decode(_, handler, read_region)
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> list[Any]:

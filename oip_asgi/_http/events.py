@@ -94,7 +94,7 @@ class DocumentFormat(msgspec.Struct, eq=False):
     timeout: ClassVar[float] = RestFormat.timeout
     size: ClassVar[int | None] = RestFormat.size
     shares_arrays: ClassVar[bool] = RestFormat.shares_arrays
-    encode_plainly: ClassVar[None] = None
+    encode_arrays: ClassVar[None] = None
 
     @property
     def head(self) -> Head:
@@ -123,7 +123,7 @@ class DocumentFormat(msgspec.Struct, eq=False):
                 self.is_flat = True
                 return request
         whole = self.wire.decode(body, handler, read_region)
-        assert isinstance(whole, InferenceRequest)  # no plain one is asked for
+        assert isinstance(whole, InferenceRequest)  # no other is asked for
         for output in whole.outputs:
             where = f"requested output {show(output.name)}"
             if output.parameters and output.parameters.get("binary_data"):

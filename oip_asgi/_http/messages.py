@@ -20,9 +20,9 @@ from .._io import IO
 from .._models.handler import Handler
 from .._protocol import schemas
 from .._protocol.access import Access, Action
+from .._protocol.array_requests import ArrayModel, ArrayRequest
 from .._protocol.datatypes import Array, Buffer
 from .._protocol.errors import InferenceError, InvalidRequest, NotFound, client_text, show
-from .._protocol.plain import PlainModel, PlainRequest
 from .._protocol.request_body import Body, read_coding
 from .._protocol.response_headers import ResponseHeaders
 from .._protocol.tensors import (
@@ -251,21 +251,21 @@ class RestFormat(msgspec.Struct, eq=False):
         return rest.are_all_binary(request)
 
     def decode(
-        self, body: Buffer, handler: Handler, read_region: ReadRegion, plain: PlainModel | None = None
-    ) -> InferenceRequest | PlainRequest:
+        self, body: Buffer, handler: Handler, read_region: ReadRegion, model: ArrayModel | None = None
+    ) -> InferenceRequest | ArrayRequest:
         fields = self.head.fields
         header_length = read_length(fields, HEADER_LENGTH_FIELD) if HEADER_LENGTH_FIELD in fields else None
         if header_length == 0:
             return _decode_raw(body, handler)
         return rest.decode_request(
-            body, header_length, read_region, is_lax=not handler.is_checked, plain=plain
+            body, header_length, read_region, is_lax=not handler.is_checked, model=model
         )
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> Response:
         return _respond_with(*rest.encode_response(response, request))
 
-    def encode_plainly(self, request: PlainRequest, arrays: Sequence[Array]) -> Response:
-        return _respond_with(*rest.encode_plainly(request, arrays))
+    def encode_arrays(self, request: ArrayRequest, arrays: Sequence[Array]) -> Response:
+        return _respond_with(*rest.encode_arrays(request, arrays))
 
 
 def _respond_with(text: bytes, binary: Sequence[Buffer]) -> Response:

@@ -17,9 +17,9 @@ from .._codecs.column_dtypes import KNOWN_DTYPES, is_dtype
 from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec
 from .._codecs.rows import Rows
+from .._protocol.array_requests import ArrayModel
 from .._protocol.errors import list_names
 from .._protocol.log import logger
-from .._protocol.plain import PlainModel
 from .._protocol.specs import TensorSpec
 from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
 from .annotations import Outputs
@@ -108,7 +108,7 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Answers a request that wants one response, if this streams and there is such a function."""
     uses: Uses
     watch: Watch
-    plain: PlainModel | None
+    array_model: ArrayModel | None
     """How it is called with arrays, if they are all that it takes and returns."""
 
     def __str__(self) -> str:
@@ -186,11 +186,11 @@ def make_handler(
         once=None if answers_once is None else make_handler(answers_once, options, codecs, uses=uses),
         uses=uses,
         watch=Watch(is_measured=kind in ("async", "async stream")),
-        plain=_find_plain(binding, answers, options) if is_checked and not streams else None,
+        array_model=_find_array_model(binding, answers, options) if is_checked and not streams else None,
     )
 
 
-def _find_plain(binding: Binding, answers: Outputs, options: ModelOptions) -> PlainModel | None:
+def _find_array_model(binding: Binding, answers: Outputs, options: ModelOptions) -> ArrayModel | None:
     parameters, entries = binding.arguments.parameters, binding.inputs.entries
     names, keywords = [each.name for each in parameters], [each.keyword for each in parameters]
     outputs = answers.named or (() if answers.only is None else (answers.only,))
@@ -205,7 +205,7 @@ def _find_plain(binding: Binding, answers: Outputs, options: ModelOptions) -> Pl
     ):
         return None
     inputs = tuple((each.name, entries[each.name].spec) for each in parameters)
-    return PlainModel(options.name, options.version, inputs, outputs, keywords == names)
+    return ArrayModel(options.name, options.version, inputs, outputs, keywords == names)
 
 
 def _bind_all(

@@ -23,8 +23,8 @@ from .._protocol.limits import MAX_COLUMNS, MAX_TENSORS
 from .._protocol.specs import TensorSpec, describe_place
 from .._protocol.tensors import Tensor, make_tensor
 
-Becomes: TypeAlias = Literal["value", "series", "column", "field"]
-"""What an input becomes: a `pd.Series`, a column of a data frame, a field of rows, or anything else. In the
+Becomes: TypeAlias = Literal["series", "column", "field", "value"]
+"""What an input becomes: a `pd.Series`, a column of a data frame, a field of rows, or any other value. In the
 first three, values may be missing, and `[N, 1]` is taken for `[N]`."""
 
 

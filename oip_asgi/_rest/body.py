@@ -21,10 +21,10 @@ from .._json import documents
 from .._json.tensor_data import ALWAYS_SHORT, from_json, from_value, is_short, to_value
 from .._json.text import REFUSALS, Unusual
 from .._protocol import schemas
+from .._protocol.array_requests import ArrayModel, ArrayRequest
 from .._protocol.datatypes import Array, Buffer, dtype_of, name_of
 from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, show
 from .._protocol.limits import LOOP_BINARY, LOOP_BYTES, LOOP_TEXT, may_hold_more
-from .._protocol.plain import PlainModel, PlainRequest
 from .._protocol.schemas import Parameters
 from .._protocol.specs import fill_shape
 from .._protocol.tensor_bytes import find_memories, from_bytes, own_bytes, view_bytes
@@ -67,13 +67,13 @@ def decode_request(
     read_region: ReadRegion = refuse_region,
     *,
     is_lax: bool = False,
-    plain: PlainModel | None = None,
-) -> InferenceRequest | PlainRequest:
+    model: ArrayModel | None = None,
+) -> InferenceRequest | ArrayRequest:
     """The body of an infer request as tensors. Each input becomes an array once: a view of the body if it is
     binary.
 
-    With `is_lax`, texts may have a shape that does not fit. If the model is `plain`, a request that is plain
-    too comes as it is.
+    With `is_lax`, texts may have a shape that does not fit. A request that says no more than the arrays of
+    the `model` comes as those.
     """
     text, binary = (body, None) if header_length is None else _split_body(body, header_length)
     if not text:
@@ -83,7 +83,7 @@ def decode_request(
         if len(text) > ALWAYS_SHORT and not is_short(text):
             raise Unusual
         document = documents.decode_short(text)
-        request = None if plain is None else _read_plainly(document, binary, plain)
+        request = None if model is None else _read_arrays(document, binary, model)
         if request is not None:
             return request
         tensors = _decode_tensors(document.inputs, "inputs", binary, read_region, is_lax=is_lax)
@@ -102,10 +102,10 @@ def decode_request(
     return InferenceRequest(tensors, document.id, parameters, outputs)
 
 
-def _read_plainly(
-    document: schemas.InferenceRequest, binary: Buffer | None, model: PlainModel
-) -> PlainRequest | None:
-    """A request as a plain one; None if it says more, or something is wrong."""
+def _read_arrays(
+    document: schemas.InferenceRequest, binary: Buffer | None, model: ArrayModel
+) -> ArrayRequest | None:
+    """The arrays of a request; None if it says more, or something is wrong."""
     parameters, outputs, items, position = document.parameters, document.outputs, document.inputs, 0
     is_binary: object = False
     if parameters:
@@ -136,10 +136,10 @@ def _read_plainly(
         return None
     if binary is not None and position != len(binary):
         return None
-    return PlainRequest(model, arrays, document.id, is_binary, parameters or {}, outputs or [])
+    return ArrayRequest(model, arrays, document.id, is_binary, parameters or {}, outputs or [])
 
 
-def _find_way(outputs: Sequence[schemas.RequestOutput], every: object, model: PlainModel) -> object:
+def _find_way(outputs: Sequence[schemas.RequestOutput], every: object, model: ArrayModel) -> object:
     """Whether all outputs of a model are asked for as bytes; None if one is asked for in another way."""
     ways = {
         each.parameters.get("binary_data") if each.parameters else every
@@ -341,8 +341,8 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
     return _encode(document), binary
 
 
-def encode_plainly(request: PlainRequest, arrays: Sequence[Array]) -> tuple[bytes, list[Buffer]]:
-    """The outputs for a plain request, as `encode_response` writes them."""
+def encode_arrays(request: ArrayRequest, arrays: Sequence[Array]) -> tuple[bytes, list[Buffer]]:
+    """The outputs of an `ArrayRequest`, as `encode_response` writes them."""
     model = request.model
     outputs: list[schemas.SentTensor] = []
     binary: list[Buffer] = []

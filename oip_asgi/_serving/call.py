@@ -22,11 +22,11 @@ from .._models.limiter import Slot
 from .._models.model import Model
 from .._models.results import select_outputs, to_response
 from .._models.statistics import Numbers, Timings
+from .._protocol.array_requests import ArrayRequest
 from .._protocol.datatypes import Array, Buffer
 from .._protocol.errors import InferenceError
 from .._protocol.limits import LOOP_BINARY, LOOP_BYTES, LOOP_TEXT
 from .._protocol.log import log_fields, log_raised, name_request
-from .._protocol.plain import PlainRequest
 from .._protocol.response_headers import ResponseHeaders
 from .._protocol.tensor_bytes import own_arrays
 from .._protocol.tensors import InferenceResponse, are_short, refuse_region
@@ -96,7 +96,7 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
     result: Any = None  # that of the function, until a worker thread makes the response of it
     # those of the function, if a worker thread made them, until it is called
     arguments: _Arguments | None = None
-    plain: PlainRequest | None = None  # the request, as long as nobody reads more of it than its arrays
+    array_request: ArrayRequest | None = None  # the request, as long as nobody reads more of it
 
     # In any thread
 
@@ -105,15 +105,16 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
         assert self.body is not None  # each body is decoded once
         since, seconds = self.timings.since, self.seconds
         regions = self.engine.regions
-        may_be_plain = len(self.body) <= LOOP_BYTES and not self.model.observers
+        # observers are told all of a request
+        may_be_arrays = len(self.body) <= LOOP_BYTES and not self.model.observers
         request = self.wire.decode(
             self.body,
             self.handler,
             regions.make_region_reader() if regions.is_on else refuse_region,
-            self.handler.plain if may_be_plain else None,
+            self.handler.array_model if may_be_arrays else None,
         )
-        if isinstance(request, PlainRequest):
-            self.plain, self.body, self.timings.id = request, None, request.id
+        if isinstance(request, ArrayRequest):
+            self.array_request, self.body, self.timings.id = request, None, request.id
             return
         decoded = accept(self.engine, self.model, self.handler, self.wire, request, since, seconds)
         self.decoded, self.body, self.timings.id = decoded, None, request.id
@@ -127,8 +128,8 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
 
     def expand(self) -> Decoded:
         """The request with all of its objects, as somebody reads them."""
-        if self.plain is not None:
-            request, self.plain, since = self.plain.make_request(), None, self.timings.since
+        if self.array_request is not None:
+            request, self.array_request, since = self.array_request.make_request(), None, self.timings.since
             self.decoded = accept(
                 self.engine, self.model, self.handler, self.wire, request, since, self.seconds
             )
@@ -136,10 +137,11 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
 
     def call_function(self) -> Any:
         """Call the function, and note when. Only within `call_model`."""
-        plain, function = self.plain, self.handler.function
-        if plain is not None:
+        request, function = self.array_request, self.handler.function
+        if request is not None:
             self.timings.called = self.engine.clock()
-            return function(**plain.arrays) if plain.model.is_by_keyword else function(*plain.arrays.values())
+            arrays = request.arrays
+            return function(**arrays) if request.model.is_by_keyword else function(*arrays.values())
         args, kwargs = self.arguments or self.decoded.binding.arguments.make(self.decoded)
         self.arguments = None
         self.timings.called = self.engine.clock()
@@ -155,8 +157,8 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
 
     def _respond_to(self, result: Any) -> InferenceResponse | list[Array] | None:
         self.timings.returned = self.engine.clock()
-        if self.plain is not None:
-            arrays = self.plain.model.take_arrays(result)
+        if self.array_request is not None:
+            arrays = self.array_request.model.take_arrays(result)
             if arrays is not None:
                 return arrays
             self.expand()
@@ -194,9 +196,9 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
             self.engine.clock() if self.engine.options.server_timing and not self.timings.answered else 0.0
         )
         if isinstance(response, list):
-            encode, plain = self.wire.encode_plainly, self.plain
-            assert encode is not None and plain is not None  # noqa: PT018  (it has made a plain request)
-            encoded = encode(plain, response)
+            encode, request = self.wire.encode_arrays, self.array_request
+            assert encode is not None and request is not None  # noqa: PT018  (which it has made)
+            encoded = encode(request, response)
         else:
             encoded = self._encode(response)
         self.timings.answered = self.engine.clock()
@@ -253,7 +255,7 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
         try:
             self.timings.started = self.engine.clock()
             self.decode()
-            if self.plain is None:
+            if self.array_request is None:
                 self.arguments = call_model(
                     self, lambda call: call.decoded.binding.arguments.make(call.decoded), lambda _, made: made
                 )

@@ -24,9 +24,9 @@ from .._models.handler import Handler
 from .._models.model import Model
 from .._models.model_options import NO_TIMEOUT
 from .._models.results import check_requested
+from .._protocol.array_requests import ArrayModel, ArrayRequest
 from .._protocol.datatypes import Array, Buffer
 from .._protocol.errors import InvalidRequest, show
-from .._protocol.plain import PlainModel, PlainRequest
 from .._protocol.response_headers import ResponseHeaders
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensors import (
@@ -93,17 +93,17 @@ class WireFormat(Protocol[T_co]):
         """Read the body, if it was not there at once."""
 
     def decode(
-        self, body: Buffer, handler: Handler, read_region: ReadRegion, plain: PlainModel | None = None, /
-    ) -> InferenceRequest | PlainRequest:
+        self, body: Buffer, handler: Handler, read_region: ReadRegion, model: ArrayModel | None = None, /
+    ) -> InferenceRequest | ArrayRequest:
         """Decode a body for the function that answers it: the model may have another one by then. What says
-        no more than a `plain` model needs may stay a plain request."""
+        no more than the arrays of this `model` may come as those."""
 
     def encode(self, request: InferenceRequest, response: InferenceResponse, /) -> T_co:
         """Encode the response."""
 
     @property
-    def encode_plainly(self) -> Callable[[PlainRequest, Sequence[Array]], T_co] | None:
-        """Encodes the outputs for a plain request; None for a format without those."""
+    def encode_arrays(self) -> Callable[[ArrayRequest, Sequence[Array]], T_co] | None:
+        """Encodes the outputs of an `ArrayRequest`; None for a format that makes none."""
 
 
 _NOT_ASKED: Final[Mapping[str, str]] = {}

@@ -72,7 +72,7 @@ class PythonFormat(msgspec.Struct, eq=False):
 
     timeout = math.inf
     shares_arrays = True
-    encode_plainly: ClassVar[None] = None
+    encode_arrays: ClassVar[None] = None
     body = b""  # what is decoded are the inputs
 
     async def read(self, _: IO) -> Buffer:

@@ -163,7 +163,9 @@ def with_plain_view(patterns: list[Any]) -> list[Any]:
 
 def decode_request(body: Buffer, header_length: int | None = None) -> InferenceRequest:
     """The request that a body of REST holds; `header_length` is how long its JSON is, where binary data follows."""
-    return rest.decode_request(body, header_length)
+    request = rest.decode_request(body, header_length)
+    assert isinstance(request, InferenceRequest)
+    return request
 
 
 def decode_request_closely(body: Buffer, header_length: int | None = None) -> InferenceRequest:
@@ -172,7 +174,7 @@ def decode_request_closely(body: Buffer, header_length: int | None = None) -> In
         read_in_pieces(patch, 2**14)
         patch.setattr(rest, "ALWAYS_SHORT", 0)
         patch.setattr(rest, "is_short", lambda _: False)
-        return rest.decode_request(body, header_length)
+        return decode_request(body, header_length)
 
 
 def read_in_pieces(patch: pytest.MonkeyPatch, size: int) -> None:

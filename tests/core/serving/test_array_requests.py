@@ -1,4 +1,4 @@
-"""Requests of arrays that say nothing else: the same bytes as if all of their objects had been made, which an observer asks for."""
+"""Requests that say nothing but arrays: the same bytes as if all of their objects had been made, which an observer asks for."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def sized(tensor: dict[str, Any], size: int) -> dict[str, Any]:
     return {**tensor, "parameters": {"binary_data_size": size}}
 
 
-BYTES: Final = np.float32(ROWS).tobytes() + np.int64([7]).tobytes()
+BYTES: Final = np.array(ROWS, np.float32).tobytes() + np.array([7], np.int64).tobytes()
 BINARY: Final = [sized(X, 16), sized(N, 8)]
 REQUESTS: Final[dict[str, Request]] = {
     "JSON": document(TWO),
@@ -126,7 +126,7 @@ def make_server(function: Callable[[Any, Any], Any], run: str, *, is_declared: b
 
 
 def ask(function: Callable[[Any, Any], Any], run: str, requests: dict[str, Request], *, is_declared: bool) -> dict[str, Answer]:
-    """The answers of a plain server, which are those of an observed one."""
+    """The answers of a server, which are those of an observed one."""
     found: list[dict[str, Answer]] = []
     for is_observed in (False, True):
         server = make_server(function, run, is_declared=is_declared, is_observed=is_observed)

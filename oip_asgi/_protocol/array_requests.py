@@ -1,7 +1,7 @@
-"""Requests of arrays that say nothing else, for models that take arrays and return arrays: most short
-requests are such. Their arrays alone are made, and the objects of `tensors` as soon as somebody reads them.
+"""Requests that say nothing but arrays, for models that take arrays and return arrays: most short requests
+are such. Only the arrays are made, and the objects of `tensors` as soon as somebody reads them.
 
-Knows no wire format: one that reads plain requests asks `PlainModel` what an input must be.
+Knows no wire format: one that makes such requests asks `ArrayModel` what an input must be.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from .schemas import Parameters, RequestOutput
 from .specs import TensorSpec
 from .tensors import InferenceRequest, make_tensor
 
-Plain: TypeAlias = Sequence[tuple[str, TensorSpec | None]]
+Specs: TypeAlias = Sequence[tuple[str, TensorSpec | None]]
 """Tensors by name, and what is declared of each."""
 
 
-class PlainModel(msgspec.Struct, frozen=True, eq=False):
+class ArrayModel(msgspec.Struct, frozen=True, eq=False):
     """A model whose arguments and outputs are arrays, each of its own."""
 
     name: str
     version: str | None
-    inputs: Plain
-    outputs: Plain
+    inputs: Specs
+    outputs: Specs
     is_by_keyword: bool
     """Whether its arguments are given by keyword, by the names of the inputs, and not by position."""
 
@@ -61,10 +61,10 @@ class PlainModel(msgspec.Struct, frozen=True, eq=False):
         return arrays if size <= LOOP_BYTES else None
 
 
-class PlainRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
+class ArrayRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A request of one array for each input of its model, in their order. It wants all outputs."""
 
-    model: PlainModel
+    model: ArrayModel
     arrays: dict[str, Array]
     id: str | None
     is_binary: bool  # whether the outputs leave as bytes, as these say
