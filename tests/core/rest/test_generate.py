@@ -123,6 +123,7 @@ TOO_WIDE = "parameter 'a' is an integer of more than 64 bits"
         (b'{"x": 1, "a": %s}' % (b"9" * 10_000), TOO_WIDE),
         (b'{"x": 1, "id": [1]}', "id is a list: expected a string"),
         *((b'{"x": %b}' % elements, SEVERAL) for elements in (b'[1, "a"]', b"[1, true]", b'["NaN", NaN]')),
+        (b'{"x": [{"age": 42}]}', f'{SEVERAL}; rows are the list itself, [{{"age": 42}}], or a list by each name'),
         (b'{"x": [true, null]}', "input 'x': data[1] is null: expected true, false, 0 or 1 for BOOL"),
         *((b'{"x": 1%b}' % more, "'a' is there twice: expected each name once") for more in TWICE),
         (b'{"x": 1, "x": 2}', "'x' is there twice: expected each name once"),
