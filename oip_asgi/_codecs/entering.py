@@ -132,10 +132,9 @@ def _guess(leaves: list[Any], classes: set[type], *, is_json: bool) -> tuple[Kin
         if not is_json and (others := classes - _OF_JSON - {bytes, datetime, date}):
             # which says what to write instead
             to_wire_array([next(each for each in leaves if type(each) in others)])
-        rows = '; rows are the list itself, [{"age": 42}], or a list by each name, {"age": [42]}'
         raise InvalidRequest(
             "data has elements of several types, or objects: expected strings, numbers, or true and false"
-            + (rows if dict in classes else "")
+            + ('; rows are the list itself, [{"age": 42}], or a list by each name' if dict in classes else "")
         )
     kind, dtype = guess
     if kind is INTEGER:

@@ -167,6 +167,11 @@ def make_path_error(path: str, mount: str) -> NotFound:
         f"{mount}/models/{{name}}, with /versions/{{version}} and /ready, /stats, /config, /infer, "
         "/infer_stream, /generate or "
         f"/generate_stream behind it, or {mount}/repository/index"
+        + (
+            "; the application is not at /v2 here: mount it there, or leave /v2 out"
+            if not mount and path.startswith("/v2/")
+            else ""
+        )
     )
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from oip_asgi import InferenceServer, OIPApp, OIPMiddleware
+from oip_asgi import InferenceServer, OIPApp, OIPMiddleware, OIPWSGIApp
 from tests.support.sockets import read_answer
 from tests.support.talk import Talk
 from tests.support.threads import serving
-from tests.support.ways import Request, over_asgi
+from tests.support.ways import Request, Way, over_asgi, over_wsgi
 from tests.table.body_rows import UPGRADE
 from tests.table.row import GOOD, inputs
 
@@ -174,3 +174,11 @@ def test_a_body_that_uvicorn_drops_is_400_that_names_the_header_and_nothing_is_d
         assert loaded == before
         assert ask("GET", "/health/live", b"") == (200, b'{"live":true}')
         assert ask("POST", "/repository/index", b"", ("Content-Length", "0"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "way", [over_asgi(OIPApp(InferenceServer()), ""), over_wsgi(OIPWSGIApp(InferenceServer()), "")], ids=["ASGI", "WSGI"]
+)
+def test_who_asks_below_v2_what_is_not_mounted_there_is_told(way: Way) -> None:
+    assert b"; the application is not at /v2 here: mount it there, or leave /v2 out" in way(Request("GET", "/v2/health/live")).body
+    assert b"not at /v2" not in way(Request("GET", "/v3/health/live")).body
