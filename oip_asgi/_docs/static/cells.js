@@ -109,8 +109,9 @@ function textCell(column, label, value) {
   element.placeholder = value === "" ? "empty text" : nothing;
   const mayBeEmpty = isText && (value === "" || !(nothing || value === null));
   const read = () => {
-    if (isText ? element.value || mayBeEmpty : element.value.trim()) return isText ? element.value : readNumber(element.value.trim(), column, element, placeOf(column, label));
-    return nothingOf(column, label, element, isText ? "a text" : "a number");
+    const written = isText ? element.value : element.value.trim();
+    if (!written && !mayBeEmpty) return nothingOf(column, label, element, isText ? "a text" : "a number");
+    return isText ? written : readNumber(written, column, element, placeOf(column, label));
   };
   return { element, read };
 }

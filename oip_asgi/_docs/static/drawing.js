@@ -101,22 +101,22 @@ export function valuesOf(pixels, { height, width, channels, isLast }, datatype) 
 // Curves
 
 /**
- * Draw values into an `<svg>`, and say in words what is drawn. Values may be null where nothing is known. `range` is the bottom and the top, 0 and the
+ * Draw values into an `<svg>`, and say in words what is drawn. Values may be no numbers where nothing is known. `range` is the bottom and the top, 0 and the
  * largest; `along` is how far from the left to the right each is, from 0 to 1, evenly if it is not given. What is between the curve and 0 is filled,
  * if 0 is in the range.
  */
-export function draw(svg, values, described, { along, range = [0, Math.max(...values, 1e-9)] } = {}) {
+export function draw(svg, values, described, { along, range = [0, Math.max(...values.filter(Number.isFinite), 1e-9)] } = {}) {
   const [least, most] = range, hasZero = least <= 0 && most >= 0;
   const across = (index) => ((along?.[index] ?? index / (values.length - 1)) * WIDTH).toFixed(1);
   const heightOf = (value) => HEIGHT - 2 - ((value - least) / (most - least || 1)) * (HEIGHT - 8), base = heightOf(hasZero ? 0 : least);
-  const points = values.map((value, index) => (value === null ? "|" : `${across(index)},${heightOf(value).toFixed(1)}`));
+  const points = values.map((value, index) => (Number.isFinite(value) ? `${across(index)},${heightOf(value).toFixed(1)}` : "|"));
   const parts = [shape("line", { class: "grid", x1: 0, x2: WIDTH, y1: base, y2: base })];
   for (const run of points.join(" ").split("|").map((part) => part.trim()).filter(Boolean)) {
     const ends = run.split(" "), [left, right] = [ends[0], ends.at(-1)].map((point) => parseFloat(point)), isDot = ends.length === 1;
     if (hasZero) parts.push(shape("polygon", { class: "area", points: `${left},${base} ${run} ${right},${base}` }));
     parts.push(shape("polyline", { class: isDot ? "curve dot" : "curve", points: isDot ? `${run} ${run}` : run }));
   }
-  svg.ariaLabel = described;
+  for (const [name, value] of Object.entries({ viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-label": described })) svg.setAttribute(name, value);
   svg.replaceChildren(...parts);
 }
 

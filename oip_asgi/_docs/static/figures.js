@@ -97,7 +97,8 @@ export function separated(columns, count, separator) {
 
 function scoresFigure({ name, rows }) {
   const lines = [["row", "label", "score"], ...rows.flatMap((row, place) => row.map(([label, score]) => [`${place + 1}`, label, `${score}`]))];
-  return figure(name, "", tableTools(name, (separator) => linesOf(lines, separator)), rows.map((row, place) => bars(row, rows.length > 1 ? `Row ${place + 1}` : "")));
+  const lists = rows.map((row, place) => bars(row, rows.length > 1 ? `Row ${place + 1}` : ""));
+  return figure(name, "", tableTools(name, (separator) => linesOf(lines, separator)), lists);
 }
 
 function bars(row, title) {
@@ -186,10 +187,10 @@ function curveFigure({ name, values }) {
 
 /** A curve of values, with its least and largest beside it. */
 export function curve(values, described) {
-  const svg = shape("svg", { role: "img", viewBox: "0 0 300 80", preserveAspectRatio: "none" });
-  const step = Math.ceil(values.length / MOST_POINTS), finite = values.filter((_, place) => place % step === 0).map((value) => (Number.isFinite(value) ? value : null));
-  const [least, most] = rangeOf(finite.filter((value) => value !== null)) ?? [0, 0];
-  draw(svg, finite, described, { range: [least, most] });
+  const svg = shape("svg", { role: "img" });
+  const step = Math.ceil(values.length / MOST_POINTS), drawn = values.filter((_, place) => place % step === 0);
+  const [least, most] = rangeOf(drawn) ?? [0, 0];
+  draw(svg, drawn, described, { range: [least, most] });
   return build("div", { className: "curve-box" }, [made("span", short(most), "faint"), svg, made("span", short(least), "faint")]);
 }
 

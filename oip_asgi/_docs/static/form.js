@@ -21,7 +21,6 @@ let form = null;  // of the model that is shown
 let exchange = null;  // the request whose answer is shown, or awaited; whoever writes late finds that it is another one
 let tellNews = () => {};  // that the server's numbers are others: a request takes its time, gives its first item, has ended
 let told = null;  // what tells a mistake
-let isRefused = false;  // whether the server would refuse each request
 
 /**
  * What is written for a model, in fields and as JSON, and the request that it is. The reader may look at other models meanwhile: what comes late,
@@ -229,18 +228,11 @@ export function fillIn({ action, body }) {
 
 /** Say why a request would be refused; nothing if it would not. */
 export function showRefusal(text) {
-  isRefused = Boolean(text);
+  at("send").disabled = Boolean(text);
   at("refusal").textContent = text;
-  offerSend();
 }
 
 // The request that is sent, and its answer
-
-/** Whether Send does something. While a request is under way it does not, but keeps the focus. */
-function offerSend() {
-  at("send").disabled = isRefused;
-  at("send").ariaDisabled = Boolean(exchange?.isUnderWay);
-}
 
 /** What the server has refused of the request that the fields show, at its field; null where its answer is to another one, or names no field. */
 function refusedMistake() {
@@ -255,7 +247,7 @@ function refusedMistake() {
 function showExchange() {
   const { model, action, mistake, request } = form, { inputs } = model.actions.get(action);
   showMistake(mistake ?? refusedMistake(), at(form.tab === FIELDS ? "fields" : "json"));
-  offerSend();
+  at("send").ariaDisabled = Boolean(exchange?.isUnderWay);  // it does nothing then, but keeps the focus
   at("earlier").hidden = !exchange || (!mistake && isSame(exchange.asked, request));
   const isDeclared = ({ name }) => model.metadata.inputs.some((input) => input.name === name);
   const isGuess = inputs.some((input) => !input.isOptional && !isDeclared(input)), text = adviceOf(model, action);
@@ -271,11 +263,11 @@ export function leaveAnswer() {
   exchange = null;
   hideAnswer();
   at("declare").hidden = true;
-  offerSend();
+  at("send").ariaDisabled = false;
 }
 
 async function send() {
-  if (isRefused || exchange?.isUnderWay) return;
+  if (at("send").disabled || exchange?.isUnderWay) return;
   if (form.mistake) {
     leaveAnswer();  // which is that of another request
     return void form.mistake.control.focus();

@@ -49,12 +49,12 @@ function showLatencies({ durations, queues }, when, seconds) {
 
 function sentencesOf({ outcomes, outside, rows, running, waiting, options }) {
   const listed = (counts) => Object.entries(counts).filter(([, count]) => count).map(([name, count]) => `${count.toLocaleString("en")} ${name === "ok" ? "answered" : name}`);
-  const calls = total(rows.counts), each = digits(rows.sum / calls);  // rows at once
+  const calls = total(rows.counts), each = digits(rows.sum / calls), rowsOfEach = `${each} ${each === "1" ? "row" : "rows"}${calls > 1 ? " on average" : ""}`;
   const ended = listed(outcomes), flagged = listed(outside), all = ended.length > 1 ? `${total(Object.values(outcomes)).toLocaleString("en")}, of them ` : "";
   return [
     `Now: ${running} running, ${waiting} waiting.`,
     `Requests since the start: ${all}${ended.join(", ") || (running + waiting ? "none has ended" : "none")}.`,
-    options.max_batch_size && calls && `Calls of the model since the start: ${calls.toLocaleString("en")}, with ${each} ${each === "1" ? "row" : "rows"}${calls > 1 ? " on average" : ""}.`,
+    options.max_batch_size && calls && `Calls of the model since the start: ${calls.toLocaleString("en")}, with ${rowsOfEach}.`,
     flagged.length && `Requests with values out of range since the start: ${flagged.join(", ")}.`,
   ];
 }
@@ -65,7 +65,7 @@ function showPlot(id, title, values, along, newest, written) {
   const [word, peak] = [newest, most].map((value) => (Number.isFinite(value) ? written(value) : "–"));
   at(id).textContent = word;
   at(`most-${id}`).textContent = `peak ${peak}`;
-  draw(at(`${id}-plot`), values.map((value) => (Number.isFinite(value) ? value : null)), `${title} ${word}, peak ${peak}`, { along });
+  draw(at(`${id}-plot`), values, `${title} ${word}, peak ${peak}`, { along });
 }
 
 // What happened between two moments

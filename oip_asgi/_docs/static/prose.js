@@ -33,8 +33,10 @@ export function blocksOf(text) {
     } else if (SECTION.test(line)) {
       blocks.push({ kind: "heading", lines: [line.slice(0, -1)] });
       [last, hasTerms] = [isProse ? { kind: "section" } : null, false];
-    } else if (PROMPT.test(line) || last?.isSession && !last.isParted) last = Object.assign(addLine(blocks, last?.isSession ? last : null, "code", line.trim()), { isSession: true });
-    else if (item) last = addItem(blocks, last, item[2], NUMBERED.test(line));
+    } else if (PROMPT.test(line) || last?.isSession && !last.isParted) {
+      last = addLine(blocks, last?.isSession ? last : null, "code", line.trim());
+      last.isSession = true;
+    } else if (item) last = addItem(blocks, last, item[2], NUMBERED.test(line));
     else if (last?.kind === "list" && !last.isParted && /^\s/.test(line)) last.items[last.items.length - 1] += ` ${line.trim()}`;
     else if (hasTerms) last = addLine(blocks, isIndented && last?.kind === "inner" ? last : null, isIndented ? "inner" : "text", line.trim());
     else if (isIndented && (!last || last.kind === "code" || last.isParted)) last = addLine(blocks, last?.kind === "code" ? last : null, "code", line.slice(4));

@@ -163,7 +163,8 @@ function brainOf(number) {
 export function randomIn(datatype, shape) {
   const isFloat = isFloating(datatype), most = { BOOL: 2, UINT8: 256 }[datatype] ?? 10, size = `[${shape.join(", ")}]`;
   const one = () => (isFloat ? Math.floor(Math.random() * 1e6) / 1e6 : Math.floor(Math.random() * most));
-  return { shape, values: Array.from({ length: sizeOf(shape) }, one), code: `np.random.default_rng().${isFloat ? `random(${size})` : `integers(0, ${most}, ${size})`}` };
+  const code = `np.random.default_rng().${isFloat ? `random(${size})` : `integers(0, ${most}, ${size})`}`;
+  return { shape, values: Array.from({ length: sizeOf(shape) }, one), code };
 }
 
 /** Zeros in a shape without -1; and how Python makes them. */
