@@ -25,27 +25,19 @@ PAGE: Final = "_docs/static/page.html"
 _SCRIPTS: Final = (
     "page.js",
     "answer.js",
-    "arrays.js",
     "cells.js",
-    "code.js",
     "described.js",
+    "drawing.js",
     "elements.js",
     "fields.js",
-    "files.js",
     "figures.js",
     "form.js",
     "frame.js",
     "json.js",
     "looks.js",
     "numbers.js",
-    "options.js",
-    "overflow.js",
-    "pictures.js",
-    "places.js",
-    "plot.js",
     "prose.js",
     "request.js",
-    "rows.js",
     "server.js",
     "snippets.js",
     "tensors.js",
@@ -78,7 +70,7 @@ SHOWN: Final = (
     "out_of_range",
     "idle_unload",
 )
-"""The options of a model that the page shows if they have an effect. `static/options.js` has the words for
+"""The options of a model that the page shows if they have an effect. `static/described.js` has the words for
 each."""
 
 _USUAL: Final = (("run", "thread"), ("out_of_range", "refuse"))

@@ -11,8 +11,8 @@ from fastapi import FastAPI
 
 from oip_asgi import InferenceServer, OIPApp, SharedMemory, TensorSpec
 
-KEY = "oip_asgi_foreign_pages"
-"""The key of the shared memory that clients may register."""
+KEY = os.environ.get("FOREIGN_KEY", "oip_asgi_foreign_pages")
+"""The key of the shared memory that clients may register: each run of the checks has its own."""
 
 counts = {"calls": 0, "loads": 0}
 received: list[dict[str, str]] = []

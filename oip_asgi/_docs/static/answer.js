@@ -1,6 +1,6 @@
 // The answer to a request: its status, its views, its JSON, and streams as they grow. Knows nothing of the form.
 
-import { at, build, chooseTab, copyButton, listenToTabs, made, saveButton } from "./elements.js";
+import { at, badge, build, copyButton, made, saveButton } from "./elements.js";
 import { curve, figureOf, growingText } from "./figures.js";
 import { parse, pretty } from "./json.js";
 import { looksOf } from "./looks.js";
@@ -37,14 +37,8 @@ export function clockOf(response) {
 
 /** The same for a reader who sees rows, which are counted from 1 here, and from 0 by the server. */
 function refusalOf(text) {
-  const error = errorOf(text), [, before, inside] = /^input .*, row (\d+)\b|^rows\[(\d+)\]/.exec(error) ?? [];
-  const row = before ?? inside;
+  const error = errorOf(text), [, row] = /^(?:input .*, row |rows\[)(\d+)\b/.exec(error) ?? [];
   return row === undefined ? error : `${error} (the server counts rows from 0: this is row ${Number(row) + 1} here)`;
-}
-
-export function listenToAnswer() {
-  listenToTabs(at("looks"), () => {});
-  chooseTab(at("as-look"));
 }
 
 export function hideAnswer() {
@@ -70,39 +64,27 @@ function withdrawStop() {
   at("stop").hidden = true;
 }
 
-/** A request that has no answer: the text says why. */
-export function showFailure(text) {
-  begin("", "", { failure: text });
-}
-
-/** A request that the reader has stopped. */
-export function showStopped(seconds) {
-  begin("stopped", "", { isBare: true });
-  at("size").textContent = `after ${duration(seconds)}`;
+/** A request that has no answer: it has failed, as the text says, or the reader has stopped it after so many seconds. */
+export function showNoAnswer(failure, seconds) {
+  begin(failure ? "" : "stopped", "", { failure, isBare: true });
+  at("size").textContent = failure ? "" : `after ${duration(seconds)}`;
 }
 
 /** Clear what is there. A failure, or an answer that is not there yet, is bare: it has nothing to look at. */
 function begin(status, kind, { failure = "", when = "", stop = null, isBare = Boolean(failure) } = {}) {
   clearTimeout(waiting);
   at("answer").hidden = at("answer").ariaBusy = false;
-  showStatus(status, kind);
+  badge(at("status"), status, kind);
   at("size").textContent = "";
   if (stop) Object.assign(at("stop"), { hidden: false, onclick: stop });
   else withdrawStop();
-  at("failure").hidden = !failure;
   at("failure").textContent = failure;
-  at("when").hidden = !when;
   at("when").textContent = when;
   for (const id of ["looks", "look", "raw"]) at(id).classList.toggle("gone", isBare);
   at("look").replaceChildren();
   at("text").textContent = "";
   if (isAwaited) at("line").scrollIntoView({ block: "nearest" });
   isAwaited = false;
-}
-
-function showStatus(status, kind) {
-  at("status").className = `badge ${kind}`;
-  at("status").textContent = status;
 }
 
 const statusOf = ({ status, statusText }) => `${status} ${statusText}`.trim();
@@ -141,9 +123,8 @@ function outputsIn(text, binary) {
 
 /** The buttons beside the tabs: they are for the whole answer. */
 function offer(textOf, file) {
-  at("tools").replaceChildren(copyButton(textOf), saveButton(file, () => new Blob([textOf()], { type: "application/json" })));
-  at("tools").firstChild.ariaLabel = "Copy the JSON";
-  at("tools").lastChild.ariaLabel = "Save the JSON";
+  const save = saveButton(file, () => new Blob([textOf()], { type: "application/json" }), "Save", { ariaLabel: "Save the JSON" });
+  at("tools").replaceChildren(copyButton(textOf, { ariaLabel: "Copy the JSON" }), save);
 }
 
 // Streams: events as they come, parted by empty lines, with their data behind "data:"
@@ -164,7 +145,7 @@ export class EventReader {
 export async function showStream(response, begun, { name, id, declared, signal, stop, onFirst }) {
   const say = clockOf(response), growth = new Growth(begun, declared, () => say(id));
   const events = new EventReader(), decoder = new TextDecoder(), all = [];
-  begin(statusOf(response), "good", { stop: () => { growth.end = "stopped"; showStatus("stopped", ""); stop(); } });
+  begin(statusOf(response), "good", { stop: () => { growth.end = "stopped"; badge(at("status"), "stopped", ""); stop(); } });
   at("look").append(growth.element);
   offer(() => `${all.join("\n")}\n`, `${name}.jsonl`);
   try {
@@ -214,7 +195,7 @@ class Growth {
   /** What came before stays. */
   fail(text) {
     this.hasFailed = true;
-    showStatus("failed", "bad");
+    badge(at("status"), "failed", "bad");
     this.element.append(build("p", { className: "failed", role: "alert" }, [text]), made("p", this.sayWhen(), "faint when"));
   }
 
@@ -255,10 +236,6 @@ class Growth {
   }
 
   finish() {
-    for (const text of this.texts.values()) {
-      text.classList.remove("growing");
-      text.tabIndex = 0;
-    }
     if (!this.count && !this.element.firstChild) this.element.append(made("p", this.end ? "Stopped before the first item." : "It had no items.", "faint"));
   }
 

@@ -1,4 +1,4 @@
-// What the parts of the page are made with: elements, rows of tables, and tabs.
+// What the parts of the page are made with: elements, rows of tables, tabs, files that are read, and signs of what goes on.
 
 export const at = (id) => document.getElementById(id);
 
@@ -7,6 +7,16 @@ export function made(tag, text, className) {
   if (text !== undefined) element.textContent = text;
   if (className) element.className = className;
   return element;
+}
+
+/** Say a text, which is read aloud where it is another one; the style hides what says nothing. */
+export function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+export function badge(element, text, kind) {
+  element.className = `badge ${kind}`;
+  say(element, text);
 }
 
 /** An element with properties and children. */
@@ -19,9 +29,6 @@ export function build(tag, properties, children = []) {
 /** A name, which is broken behind its signs where it is longer than a line. */
 export const breakable = (name, places = /(?<=[_./-])(?=\w)/) => name.split(places).flatMap((part, place) => (place ? [made("wbr"), part] : [part]));
 
-/** An address, which is broken behind its slashes alone. */
-export const breakableAddress = (url) => breakable(url, /(?<=\/)(?=[^/])/);
-
 /** A quiet button, and what it does. */
 export function button(text, onClick, properties = {}) {
   const element = build("button", { type: "button", className: "quiet small", ...properties }, [text]);
@@ -30,7 +37,7 @@ export function button(text, onClick, properties = {}) {
 }
 
 /** A button that copies what `textOf` returns, and says that it has. */
-export const copyButton = (textOf) => button("Copy", (element) => copyBy(element, textOf()));
+export const copyButton = (textOf, properties) => button("Copy", (element) => copyBy(element, textOf()), properties);
 
 /** Copy a text or a ClipboardItem, and let the button that was pressed say so. */
 export async function copyBy(element, text) {
@@ -52,24 +59,22 @@ async function copy(text) {
 }
 
 /** A button that saves what `blobOf` returns as a file. */
-export function saveButton(name, blobOf, label = "Save") {
+export function saveButton(name, blobOf, label = "Save", properties = {}) {
   return button(label, async () => {
     const link = build("a", { href: URL.createObjectURL(await blobOf()), download: name });
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
-  }, { title: `Save as ${name}` });
+  }, { title: `Save as ${name}`, ...properties });
 }
 
 /** Rows of a table, each with a name and its values. */
 export const tableRows = (rows) =>
   rows.map(([name, ...values]) => build("tr", {}, [build("th", { scope: "row" }, [name]), ...values.map((value) => made("td", value))]));
 
-const tabsOf = (list) => [...list.querySelectorAll("[role=tab]")];
-
 /** Choose one of the tabs of a list, and show its panel alone. */
 export function chooseTab(tab) {
   const panelOf = (each) => at(each.getAttribute("aria-controls"));
-  for (const each of tabsOf(tab.parentElement)) {
+  for (const each of tab.parentElement.children) {
     each.setAttribute("aria-selected", each === tab);
     each.tabIndex = each === tab ? 0 : -1;
     panelOf(each).hidden = panelOf(each) !== panelOf(tab);
@@ -83,9 +88,106 @@ export function listenToTabs(list, onChosen) {
   list.addEventListener("click", ({ target }) => { if (target.role === "tab") chooseTab(target); });
   list.addEventListener("keydown", ({ key, target }) => {
     if ((key !== "ArrowRight" && key !== "ArrowLeft") || target.role !== "tab") return;
-    const tabs = tabsOf(list), step = key === "ArrowRight" ? 1 : -1;
+    const tabs = [...list.children].filter(({ hidden }) => !hidden), step = key === "ArrowRight" ? 1 : -1;
     const next = tabs.at((tabs.indexOf(target) + step) % tabs.length);
     chooseTab(next);
     tabs.find((each) => each.ariaSelected === "true").focus();  // it may be that another one has to stay
   });
+}
+
+// Files that are chosen or dropped, and read
+
+/**
+ * Opens files for an element: `read` returns a promise of what is in them, which `use` gets; the element `told` says why nothing is read. Neither gets it
+ * once something newer is written into the element, or the element is filled: then it is late. Several files at once are refused, unless `takesSeveral`.
+ */
+export class Opener {
+  constructor(element, { read, use }) {
+    Object.assign(this, { read, use, input: null, awaited: null, takesSeveral: false });
+    this.told = build("p", { role: "status" });
+    element.addEventListener("input", () => this.forget());
+    for (const kind of ["dragover", "drop"]) element.addEventListener(kind, (event) => {
+      const { files, types } = event.dataTransfer;
+      if (!types.includes("Files")) return;  // text goes where it always goes
+      event.preventDefault();  // which would show the file in place of the page
+      if (kind === "drop") this.open([...files]);
+    });
+  }
+
+  /** A button that opens files. That one is chosen changes nothing yet, so its own event is nobody's. */
+  picker(text, properties) {
+    this.input = build("input", { type: "file", ...properties });
+    this.input.addEventListener("input", (event) => event.stopPropagation());
+    this.input.addEventListener("change", () => {
+      this.open([...this.input.files]);
+      this.input.value = "";  // so that the same file can be chosen again
+    });
+    return build("label", { className: "pick" }, [text, this.input]);
+  }
+
+  async open(files) {
+    if (!this.input || !files.length) return;
+    const awaited = this.awaited = {};
+    const found = files.length > 1 && !this.takesSeveral ? Promise.reject(new Error("expected one file")) : this.read(files);
+    const take = await found.then((content) => () => this.use(content), ({ message }) => () => this.tell(`Nothing is read from ${files[0].name}: ${message}`));
+    if (this.awaited === awaited) take();
+  }
+
+  /** Say what was read, and whether that is all; nothing once there is something else. */
+  tell(text, isAll = false) {
+    this.told.className = isAll ? "faint" : "hint";
+    say(this.told, text);
+  }
+
+  /** What is being read is not wanted any more. */
+  forget() {
+    this.awaited = null;
+  }
+}
+
+// A sign wherever there is more than is seen: a box fades where it goes on, and a long description has a button. What is chosen is seen
+
+const BOXES = ".scroll, pre, .text, .fields, #models, #docstring";
+const FADE = 40;  // pixels of a box, at most, as page.css has it
+
+let isDue = false;
+
+export function listenToOverflow() {
+  addEventListener("scroll", mark, true);
+  addEventListener("resize", mark);
+  addEventListener("input", mark);
+  new MutationObserver(mark).observe(document.body, { subtree: true, childList: true, characterData: true, attributeFilter: ["hidden", "class", "aria-expanded"] });
+  at("more").addEventListener("click", () => showWhole(at("more").ariaExpanded !== "true"));
+}
+
+/** Show all of the description, or what is before its sections. */
+export function showWhole(isWhole) {
+  at("docstring").classList.toggle("whole", isWhole);
+  at("more").ariaExpanded = isWhole;
+  at("more").textContent = isWhole ? "Show less" : "Show all";
+}
+
+/** Scroll a box, and nothing else, until one of its elements is seen, in the middle if it was not: what fades is not. */
+export function showIn(box, element) {
+  const [outer, inner] = [box, element].map((each) => each.getBoundingClientRect());
+  if (inner.top < outer.top + FADE || inner.bottom > outer.bottom - FADE) box.scrollTop += (inner.top + inner.bottom - outer.top - outer.bottom) / 2;
+}
+
+/** Mark all boxes before the next frame is drawn, once for all changes until then. */
+function mark() {
+  if (isDue) return;
+  isDue = true;
+  requestAnimationFrame(() => {
+    isDue = false;
+    for (const box of document.querySelectorAll(BOXES)) box.dataset.more = sidesOf(box).join(" ");
+    const { dataset, classList } = at("docstring");
+    const isNeeded = dataset.more || classList.contains("whole") || at("docstring").querySelector("h3");
+    if (at("more").hidden === Boolean(isNeeded)) at("more").hidden = !isNeeded;  // what is set again is a change too, and would be marked for ever
+  });
+}
+
+/** Where a box goes on; a pixel is what sizes are rounded by. */
+function sidesOf({ scrollWidth, scrollLeft, clientWidth, scrollHeight, scrollTop, clientHeight }) {
+  const right = scrollWidth - scrollLeft - clientWidth, below = scrollHeight - scrollTop - clientHeight;
+  return [scrollLeft > 1 && "left", right > 1 && "right", scrollTop > 1 && "above", below > 1 && "below"].filter(Boolean);
 }

@@ -1,21 +1,17 @@
 // A field for each input of a request: a value, lines of numbers or texts, files, a large array, or a table of columns. Knows nothing of the page.
 
-import { bytesOf, csvCode, isFloating, layoutFor, randomCode, randomValues, readNpy, sizeOf, valuesOf, zerosCode } from "./arrays.js";
-import { DECIMALS, fieldText, makeCell, Mistake, readNumber, typeOf } from "./cells.js";
-import { build, button } from "./elements.js";
+import { DECIMALS, fieldText, isNamed, makeCell, Mistake, numbersOf, readNumber, readRows, separatorOf, typeOf, wordsOf } from "./cells.js";
+import { drawFile, layoutFor, openPicture, pixelsIn, valuesOf } from "./drawing.js";
+import { build, button, Opener } from "./elements.js";
 import { figureOf } from "./figures.js";
-import { Opener } from "./files.js";
 import { Frame } from "./frame.js";
 import { looksOf } from "./looks.js";
-import { drawFile, openPicture, pixelsIn } from "./pictures.js";
 import { isBehind, isInference } from "./request.js";
-import { isNamed, numbersOf, readRows, separatorOf, wordsOf } from "./rows.js";
-import { imageIn, numberOf, shapeOf, slices } from "./tensors.js";
+import { bytesOf, csvCode, imageIn, isFloating, numberOf, randomIn, readNpy, shapeOf, sizeOf, slices, zerosIn } from "./tensors.js";
 import { counted, single } from "./words.js";
 
 const DATATYPES = ["FP32", "FP64", "FP16", "INT64", "INT32", "INT16", "INT8", "UINT64", "UINT32", "UINT16", "UINT8", "BOOL", "BYTES"];
 const TEXTS = ["str", "datetime", "pd_json"];  // content types of texts, which are no files
-const MOST_LINES = 16;  // of a field, before it scrolls
 export const MOST_WRITTEN = 4096;  // elements that are written as text; more are an array of bytes
 export const NO_INPUTS = "It takes no inputs.";
 
@@ -82,6 +78,9 @@ function fits(shape, declared, count) {
 /** The tensor that a field was filled with: all that it says, and what a flat object, or a file, does not say. */
 const wholeOf = ({ given, name, datatype }, findShape) => ({ name, shape: given.shape ?? findShape(), datatype, ...given, isWhole: given.value === undefined });
 
+/** The lines of a text that have something on them. */
+const linesIn = (text) => text.split("\n").filter((line) => line.trim());
+
 /** The line above a field: its name, and what is known of it. */
 function titleOf({ name, datatype, shape, contentType, notes, ...known }, htmlFor) {
   const type = [typeOf(datatype, contentType, known), shape && `[${shape.join(", ")}]`].filter(Boolean).join(" ");
@@ -133,7 +132,7 @@ class Lines {
     Object.assign(this, input);
     const id = `input ${input.name}`;
     this.control = build("textarea", { id, rows: 1, spellcheck: false, autocomplete: "off", placeholder: input.isOptional ? input.hint || "not sent" : "" });
-    this.control.addEventListener("input", () => { this.edited(); this.fit(); });
+    this.control.addEventListener("input", () => this.edited());
     this.tools = build("div", { className: "tools" });
     this.preview = build("div", { className: "preview", hidden: true });
     this.element = build("div", { className: "field" }, [titleOf(input, id), this.tools, this.control, this.preview]);
@@ -152,11 +151,6 @@ class Lines {
 
   changed() {
     this.element.dispatchEvent(new Event("input", { bubbles: true }));
-  }
-
-  /** As many lines as there are. */
-  fit() {
-    this.control.rows = Math.min(this.control.value.split("\n").length, MOST_LINES);
   }
 
   /** Nothing is written: an optional input is left out. */
@@ -208,7 +202,9 @@ class Texts extends Lines {
   isList() { return !this.shape || this.shape.includes(-1) || sizeOf(this.shape) > 1; }
 
   async read(files) {
-    return { files, texts: this.isText ? await Promise.all(files.map(base64)) : [], previews: await Promise.all(files.map(previewOf)) };
+    const contents = await Promise.all(files.map(async (file) => new Uint8Array(await file.arrayBuffer())));
+    const previews = contents.map((bytes, place) => thumb(imageIn(bytes), files[place].name, bytes.length));
+    return { files, texts: this.isText ? contents.map((bytes) => bytes.toBase64()) : [], previews };
   }
 
   use({ files, texts, previews }) {
@@ -238,8 +234,7 @@ class Texts extends Lines {
     const text = this.control.value;
     const isText = this.contentType !== "base64" && (this.isText || !this.opener.input);  // an empty text is one
     if (!text.trim() && !this.body && (!isText || this.isList() || this.isEmptyLeftOut)) return this.none(isText ? (this.opener.input ? "a text or a file" : "a text") : "a file");
-    const lines = text.split("\n").filter((line) => line.trim());
-    const data = this.isList() ? lines : [text];
+    const lines = linesIn(text), data = this.isList() ? lines : [text];
     return { name, shape: this.shapeFor(data.length, lines.length), datatype, data };
   }
 
@@ -255,7 +250,6 @@ class Texts extends Lines {
     if (!isHeld && this.opener.input) this.hold(this.previewsOf(elements, isOwn));
     this.given = tensor;
     this.control.value = this.control.hidden ? "" : elements.join("\n");
-    this.fit();
   }
 
   /** What files look like in base64; nothing where they are shown as text: the base64 that an input declares, unless all are pictures. */
@@ -267,11 +261,6 @@ class Texts extends Lines {
 }
 
 /** What a file looks like: its picture if it is one, its name and its size. */
-async function previewOf(file) {
-  const bytes = new Uint8Array(await file.arrayBuffer());
-  return thumb(imageIn(bytes), file.name, bytes.length);
-}
-
 function thumb(image, name, size) {
   const bytes = counted(size, "byte"), caption = build("span", { className: "faint" }, [`${name}, ${bytes}`]);
   const tell = ({ width, height }) => { caption.textContent = `${name}, ${width} × ${height} pixels, ${image.type.split("/")[1].toUpperCase()}, ${bytes}`; };
@@ -282,31 +271,22 @@ function thumb(image, name, size) {
 class Numbers extends Lines {
   constructor(input) {
     super(input);
-    this.isChosen = !input.datatype;
     this.datatype = input.datatype ?? "FP32";
-    if (this.isChosen) this.tools.append(this.makeChoice());
+    if (!input.datatype) {  // nobody has declared it
+      this.choice = build("select", { ariaLabel: `datatype of ${this.name}` }, DATATYPES.map((each) => new Option(each, each)));
+      this.choice.addEventListener("input", () => { this.datatype = this.choice.value; this.edited(); });  // before who listens for the whole form
+      this.tools.append(this.choice);
+    }
     this.isLarge = input.shape && sizeOf(input.shape) > MOST_WRITTEN;
-    if (input.shape && (this.isLarge || input.shape.includes(-1) || sizeOf(input.shape) > 4)) this.addTools();
-    if (this.isLarge) this.use({ ...this.zeros(), origin: "zeros" });
-  }
-
-  addTools() {
-    const pick = this.opener.picker("From a file", { ariaLabel: `From a file for ${this.name}`, accept: ".npy,.csv,.tsv,.txt,image/*", title: "npy, CSV or a picture" });
-    this.tools.append(pick,
-      button("Random", () => this.use({ ...this.zeros(), values: randomValues(this.datatype, sizeOf(this.shape)), code: randomCode(this.datatype, this.sizes), origin: "at random" }),
-        { ariaLabel: `Random numbers for ${this.name}` }));
+    if (input.shape && (this.isLarge || input.shape.includes(-1) || sizeOf(input.shape) > 4)) {
+      const pick = this.opener.picker("From a file", { ariaLabel: `From a file for ${this.name}`, accept: ".npy,.csv,.tsv,.txt,image/*", title: "npy, CSV or a picture" });
+      const random = () => this.use({ ...randomIn(this.datatype, this.sizes), origin: "at random" });
+      this.tools.append(pick, button("Random", random, { ariaLabel: `Random numbers for ${this.name}` }));
+    }
+    if (this.isLarge) this.use({ ...zerosIn(this.sizes), origin: "zeros" });
   }
 
   get sizes() { return this.shape.map((size) => (size === -1 ? 1 : size)); }
-
-  zeros() { return { values: Array(sizeOf(this.shape)).fill(0), shape: this.sizes, code: zerosCode(this.sizes) }; }
-
-  /** Nobody has declared the datatype. */
-  makeChoice() {
-    this.choice = build("select", { ariaLabel: `datatype of ${this.name}` }, DATATYPES.map((each) => new Option(each, each)));
-    this.choice.addEventListener("input", () => { this.datatype = this.choice.value; this.edited(); });  // before who listens for the whole form
-    return this.choice;
-  }
 
   /** The array in a file, in the declared shape if it fits; raises Error where it has none: then what was there stays. */
   async read([file]) {
@@ -334,7 +314,8 @@ class Numbers extends Lines {
     const value = shape.slice(1).reduceRight((elements, size) => slices(elements, size), values);  // in lists, as it has to be seen that the shape is another one
     this.given = fits(shape, this.shape, values.length) ? { shape } : { name: this.name, shape, data: values, value };
     if (values.length <= MOST_WRITTEN) {
-      this.writeText(values.map((value) => textOfNumber(value, this.datatype)), shape);
+      const digitsIn = (value) => (this.datatype === "FP32" ? single(Math.fround(numberOf(value))) : numberOf(value));  // all that the datatype holds
+      this.writeText(values.map((value) => (isFloating(this.datatype) ? String(digitsIn(value)) : fieldText(value))), shape);
       return this.changed();
     }
     this.held = { values, shape, code };
@@ -353,19 +334,17 @@ class Numbers extends Lines {
     this.control.hidden = false;
     this.preview.hidden = true;
     this.control.value = this.datatype === "BYTES" ? texts.join("\n") : slices(texts, width).map((row) => row.join(", ")).join("\n");
-    this.fit();
   }
 
   tensor(action) {
     const { name, datatype, held, given } = this;
     if (held) return { ...wholeOf(this, () => held.shape), values: held.values, bytes: bytesOf(datatype, held.values), code: held.code };
     if (given?.data !== undefined) return this.whole(action);
-    const text = this.control.value;
-    if (!text.trim()) return this.none(datatype === "BYTES" ? "a text" : "a number");
-    const lines = datatype === "BYTES" ? text.split("\n").filter((line) => line.trim()) : wordsOf(text, this.arePairs);
-    const rows = datatype === "BYTES" ? lines : lines.map((words) => words.map((word) => this.number(word))), data = rows.flat();
-    if (!data.length) return this.none("a number");
-    if (datatype !== "BYTES" && this.areOthers(rows, text)) return { name, shape: [rows.length, rows[0].length], datatype, data: rows, value: rows };
+    const text = this.control.value, isText = datatype === "BYTES";
+    const lines = isText ? linesIn(text) : wordsOf(text, this.arePairs);
+    const rows = isText ? lines : lines.map((words) => words.map((word) => this.number(word))), data = rows.flat();
+    if (!data.length) return this.none(isText ? "a text" : "a number");
+    if (!isText && this.areOthers(rows, text)) return { name, shape: [rows.length, rows[0].length], datatype, data: rows, value: rows };
     return { name, shape: this.shapeFor(data.length, lines.length), datatype, data };
   }
 
@@ -393,20 +372,4 @@ class Numbers extends Lines {
     const { data = [], value = data, shape = shapeOf([value].flat()) } = tensor ?? {};
     this.writeText([data].flat(Infinity).map(fieldText), shape);
   }
-}
-
-/** What is sent is what was in the file: all digits that the datatype holds. */
-function textOfNumber(value, datatype) {
-  if (!isFloating(datatype)) return fieldText(value);
-  return String(datatype === "FP32" ? single(Math.fround(numberOf(value))) : numberOf(value));
-}
-
-/** The bytes of a file, as text. */
-function base64(file) {
-  return new Promise((resolve, reject) => {
-    const reader = new FileReader();
-    reader.onload = () => resolve(reader.result.slice(reader.result.indexOf(",") + 1));
-    reader.onerror = () => reject(reader.error);
-    reader.readAsDataURL(file);
-  });
 }

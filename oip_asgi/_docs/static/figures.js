@@ -1,9 +1,8 @@
 // The views of an answer as elements, each with what copies and saves it. Knows what is shown, not where it comes from.
 
 import { typeOf } from "./cells.js";
+import { blobOf, draw, drawFile, drawPixels, heatOf, pixelsOf, shape } from "./drawing.js";
 import { build, copyButton, made, saveButton } from "./elements.js";
-import { blobOf, drawFile, drawHeat, drawPixels } from "./pictures.js";
-import { draw, shape } from "./plot.js";
 import { areShares, rangeOf } from "./looks.js";
 import { digitsOf, imageIn, numberOf, slices, writtenOf } from "./tensors.js";
 import { counted, short } from "./words.js";
@@ -21,8 +20,7 @@ export const figureOf = (look) => FIGURES[look.kind](look);
 
 /** A figure with a line above it: its name, what is to be said of it, and its buttons. */
 function figure(name, note, buttons, children) {
-  const heading = name ? [made("b", name)] : [];
-  const caption = build("figcaption", {}, [...heading, made("span", note, "faint"), build("div", { className: "tools" }, buttons)]);
+  const caption = build("figcaption", {}, [...(name ? [made("b", name)] : []), made("span", note, "faint"), build("div", { className: "tools" }, buttons)]);
   return build("figure", { className: "look" }, [caption, ...children]);
 }
 
@@ -34,9 +32,9 @@ function tableFigure({ names, count, columns, noun = "row" }) {
   const table = count === 1 ? oneRow(columns) : manyRows(columns, Math.min(count, MOST_ROWS), noun);
   const areSingle = count === 1 && noun === "row" && columns.length === names.length;  // values that nobody would count
   const mark = columns.some(({ areLargest }) => areLargest) ? ", ★ is the largest score of its row" : "";
-  const [name, ...others] = names, size = areSingle ? "" : counted(count, noun) + mark, all = [counted(names.length, "output"), size].filter(Boolean).join(", ");
-  const children = scrolled(table, others.length ? all : [name, size].filter(Boolean).join(", "), count, noun);
-  return others.length ? figure("", all, buttons, children) : figure(name, size, buttons, children);
+  const name = names.length > 1 ? "" : names[0];
+  const note = [name ? "" : counted(names.length, "output"), areSingle ? "" : counted(count, noun) + mark].filter(Boolean).join(", ");
+  return figure(name, note, buttons, scrolled(table, [name, note].filter(Boolean).join(", "), count, noun));
 }
 
 /** A table that scrolls, and what it leaves out of `count` things. */
@@ -98,14 +96,19 @@ export function separated(columns, count, separator) {
 // Scores
 
 function scoresFigure({ name, rows }) {
-  const columns = [["row", "label", "score"], ...rows.flatMap((row, place) => row.map(([label, score]) => [`${place + 1}`, label, `${score}`]))];
-  return figure(name, "", tableTools(name, (separator) => linesOf(columns, separator)), rows.map((row, place) => bars(row, rows.length > 1 ? `Row ${place + 1}` : "")));
+  const lines = [["row", "label", "score"], ...rows.flatMap((row, place) => row.map(([label, score]) => [`${place + 1}`, label, `${score}`]))];
+  const lists = rows.map((row, place) => bars(row, rows.length > 1 ? `Row ${place + 1}` : ""));
+  return figure(name, "", tableTools(name, (separator) => linesOf(lines, separator)), lists);
 }
 
 function bars(row, title) {
   const scores = row.map(([, score]) => score), isShare = areShares(scores);
   const most = isShare ? 1 : Math.max(...scores.map(Math.abs), 1e-9);
-  const lines = row.slice(0, MOST_BARS).map(([label, score]) => bar(label, score / most, scoreOf(score, isShare)));
+  const lines = row.slice(0, MOST_BARS).map(([label, score]) => {
+    const fill = made("span", undefined, score < 0 ? "fill negative" : "fill"), track = build("span", { className: "track" }, [fill]);
+    fill.style.width = `${Math.min(Math.abs(score / most), 1) * 100}%`;
+    return build("li", {}, [build("span", { className: "label", title: label }, [label]), track, made("span", scoreOf(score, isShare), "score")]);
+  });
   const more = row.length > MOST_BARS ? [made("li", `and ${row.length - MOST_BARS} more`, "faint")] : [];
   const list = build("ol", { className: "bars" }, [...lines, ...more]);
   return title ? build("div", {}, [made("h4", title), list]) : list;
@@ -113,18 +116,11 @@ function bars(row, title) {
 
 const scoreOf = (score, isShare) => (!isShare ? short(score) : score > 0 && score < 0.0005 ? "< 0.1 %" : `${(score * 100).toFixed(1)} %`);
 
-function bar(label, share, text) {
-  const fill = made("span", undefined, share < 0 ? "fill negative" : "fill");
-  fill.style.width = `${Math.min(Math.abs(share), 1) * 100}%`;
-  const track = build("span", { className: "track" }, [fill]);
-  return build("li", {}, [build("span", { className: "label", title: label }, [label]), track, made("span", text, "score")]);
-}
-
 // Texts and pictures
 
 /** The figure of a text that is not there yet, and the element to put it in. */
 export function growingText(name) {
-  const text = build("p", { className: "text growing" });
+  const text = build("p", { className: "text growing", tabIndex: 0 });
   return [figure(name, "", textTools(name, () => text.textContent), [text]), text];
 }
 
@@ -144,41 +140,37 @@ function textFigure({ name, text }) {
 }
 
 function filesFigure({ name, pictures, more }) {
-  const figures = pictures.map((picture, place) => {
-    const title = pictures.length > 1 ? `${name} ${place + 1}` : name, kind = picture.type.split("/")[1];
-    const save = saveButton(`${title}.${kind}`, () => new Blob([picture.bytes], { type: picture.type }));
-    const note = `${kind.toUpperCase()}, ${counted(picture.bytes.length, "byte")}`;
-    const made = figure(title, note, [...copyPicture(() => canvas), save], []);
-    const canvas = drawFile(picture, `${title}: a picture`, ({ width, height }) => {
+  return gallery(name, pictures, more, ({ type, bytes }, title) => {
+    const kind = type.split("/")[1], note = `${kind.toUpperCase()}, ${counted(bytes.length, "byte")}`;
+    const canvas = drawFile({ type, bytes }, `${title}: a picture`, ({ width, height }) => {
       made.querySelector("figcaption span").textContent = `${width} × ${height} pixels, ${note}`;
-      canvas.setAttribute("aria-label", `${title}: a picture of ${width} × ${height} pixels`);
+      canvas.ariaLabel = `${title}: a picture of ${width} × ${height} pixels`;
     });
-    made.append(canvas);
+    const made = pictureFigure(title, note, canvas, saveButton(`${title}.${kind}`, () => new Blob([bytes], { type })));
     return made;
   });
-  return group(figures, more);
 }
 
 function pixelsFigure({ name, pictures, more, ...layout }) {
-  const { width, height, range, isStretched } = layout;
-  const note = `${width} × ${height} pixels${isStretched ? `, black is ${short(range[0])} and white ${short(range[1])}` : ""}`;
-  const figures = pictures.map((values, place) => {
-    const title = pictures.length > 1 ? `${name} ${place + 1}` : name;
-    const canvas = drawPixels(values, layout, `${title}: a picture of ${width} × ${height} pixels`);
-    return figure(title, note, [...copyPicture(() => canvas), saveButton(`${title}.png`, () => blobOf(canvas))], [canvas]);
+  const { width, height, range, isStretched } = layout, size = `${width} × ${height} pixels`;
+  const note = `${size}${isStretched ? `, black is ${short(range[0])} and white ${short(range[1])}` : ""}`;
+  return gallery(name, pictures, more, (values, title) => {
+    const canvas = drawPixels(pixelsOf(values, layout), layout, `${title}: a picture of ${size}`);
+    return pictureFigure(title, note, canvas, saveButton(`${title}.png`, () => blobOf(canvas)));
   });
-  return group(figures, more);
 }
 
-/** A button that copies what a canvas shows; without TLS a browser has no clipboard for it. */
-function copyPicture(canvasOf) {
-  if (!globalThis.ClipboardItem || !navigator.clipboard) return [];
-  return [copyButton(() => new ClipboardItem({ "image/png": blobOf(canvasOf()) }))];
+/** A picture, which can be copied where the browser has a clipboard for it: without TLS it has none. */
+function pictureFigure(title, note, canvas, save) {
+  const copy = () => copyButton(() => new ClipboardItem({ "image/png": blobOf(canvas) }));
+  return figure(title, note, navigator.clipboard ? [copy(), save] : [save], [canvas]);
 }
 
-function group(figures, more) {
+/** Pictures of an output, each in a figure with a title of its own, and how many more there are. */
+function gallery(name, pictures, more, figureWith) {
+  const figures = pictures.map((picture, place) => figureWith(picture, pictures.length > 1 ? `${name} ${place + 1}` : name));
   const rest = more > 0 ? [made("p", `${more} more ${more === 1 ? "is" : "are"} in the JSON.`, "faint")] : [];
-  return figures.length === 1 && !rest.length ? figures[0] : build("div", { className: "gallery" }, [...figures, ...rest]);
+  return figures.length === 1 ? figures[0] : build("div", { className: "gallery" }, [...figures, ...rest]);
 }
 
 // Curves, heat maps, and the rest
@@ -196,16 +188,16 @@ function curveFigure({ name, values }) {
 /** A curve of values, with its least and largest beside it. */
 export function curve(values, described) {
   const svg = shape("svg", { role: "img" });
-  const step = Math.ceil(values.length / MOST_POINTS), finite = values.filter((_, place) => place % step === 0).map((value) => (Number.isFinite(value) ? value : null));
-  const [least, most] = rangeOf(finite.filter((value) => value !== null)) ?? [0, 0];
-  draw(svg, finite, described, { range: [least, most] });
+  const step = Math.ceil(values.length / MOST_POINTS), drawn = values.filter((_, place) => place % step === 0);
+  const [least, most] = rangeOf(drawn) ?? [0, 0];
+  draw(svg, drawn, described, { range: [least, most] });
   return build("div", { className: "curve-box" }, [made("span", short(most), "faint"), svg, made("span", short(least), "faint")]);
 }
 
 function heatFigure({ name, values, datatype, ...layout }) {
   const { width, height, range: [least, most] } = layout;
   const described = `${height} rows of ${width} values, from ${short(least)} to ${short(most)}`;
-  const canvas = drawHeat(values, layout, `${name}: ${described}`);
+  const canvas = drawPixels(heatOf(values, layout), layout, `${name}: ${described}`);
   const buttons = tableTools(name, (separator) => linesOf(slices(values, width), separator));
   const legend = build("p", { className: "legend faint" }, [short(least), made("span", undefined, "scale"), short(most)]);
   const value = made("output", "", "faint");

@@ -1,16 +1,14 @@
 // The form of a model: the request as fields and as JSON, and its sending.
 
-import { sizeOf } from "./arrays.js";
-import { awaitAnswer, hideAnswer, listenToAnswer, showAnswer, showFailure, showStopped, showStream } from "./answer.js";
-import { Mistake } from "./cells.js";
-import { listenToCode, showCode } from "./code.js";
-import { at, breakable, build, chooseTab, copyBy, copyButton, listenToTabs } from "./elements.js";
+import { awaitAnswer, hideAnswer, showAnswer, showNoAnswer, showStream } from "./answer.js";
+import { attempt, Mistake } from "./cells.js";
+import { at, breakable, build, chooseTab, copyBy, copyButton, listenToTabs, say } from "./elements.js";
 import { Fields, MOST_WRITTEN } from "./fields.js";
 import { isJSON, mistakeIn, parse, pretty } from "./json.js";
-import { placeIn } from "./places.js";
-import { besides, bodyOf, contentOf, idOf, isBehind, isInference, isSame, ofBoth, partsIn, partsOf, sentIn, tensorsOf } from "./request.js";
+import { besides, bodyOf, contentOf, idOf, isBehind, isInference, isSame, ofBoth, partsIn, partsOf, placeIn, sentIn, tensorsOf } from "./request.js";
 import { askForHeaders, MOUNT, typed } from "./server.js";
-import { declaration } from "./snippets.js";
+import { declaration, listenToCode, showCode } from "./snippets.js";
+import { sizeOf } from "./tensors.js";
 import { linkOf, remember } from "./visit.js";
 
 const SETTLES = 300;  // milliseconds until the server has heard of a client that has gone
@@ -22,15 +20,15 @@ const forms = new Map();  // by the path of a model: its form, as the reader has
 let form = null;  // of the model that is shown
 let exchange = null;  // the request whose answer is shown, or awaited; whoever writes late finds that it is another one
 let tellNews = () => {};  // that the server's numbers are others: a request takes its time, gives its first item, has ended
-let isRefused = false;  // whether the server would refuse each request
+let told = null;  // what tells a mistake
 
 /**
  * What is written for a model, in fields and as JSON, and the request that it is. The reader may look at other models meanwhile: what comes late,
  * such as a file that is read, goes into the form that asked for it, and only the one that is shown writes into the page.
  */
 class Form {
-  constructor(model, told) {
-    Object.assign(this, { model, told, action: model.actions.keys().next().value });
+  constructor(model, known) {
+    Object.assign(this, { model, known, action: model.actions.keys().next().value });
     this.begin();
   }
 
@@ -62,10 +60,12 @@ class Form {
 
   /** The reader has changed the fields, or a file for them is read. They may be others by now, or the JSON newer. */
   takeEdit(fields) {
-    if (fields !== this.fields || this.agreed.body !== this.body) return;
-    this.isEdited = true;
-    this.note = "";
-    this.takeFields();
+    if (fields === this.fields && this.agreed.body === this.body) this.edit(() => this.takeFields());
+  }
+
+  edit(change) {
+    Object.assign(this, { isEdited: true, note: "" });
+    change();
     this.settle();
   }
 
@@ -80,11 +80,8 @@ class Form {
 
   /** Take what the reader has written as JSON. */
   takeJSON(text) {
-    this.isEdited = true;
-    this.note = "";
     this.fields.forget();
-    this.write(text, this.parts);
-    this.settle();
+    this.edit(() => this.write(text, this.parts));
   }
 
   /** Let the fields show the body, if they can: they cannot if it is no request, or has more rows than a table. */
@@ -118,7 +115,7 @@ class Form {
     const lacking = tensors?.find((tensor) => isBehind(tensor) && !parts.some(({ name }) => name === tensor.name));
     if (tensors && !lacking) return tensors;
     const why = lacking ? `There are no bytes for ${lacking.name}, which has a binary_data_size.`
-      : isJSON(body) ? "The JSON is no request: expected an object, in which each input has a name." : sayWhere(body);
+      : mistakeIn(body) || "The JSON is no request: expected an object, in which each input has a name.";
     throw new Mistake(at("body"), `${why} ${BACK}`);
   }
 
@@ -175,7 +172,7 @@ class Form {
     if (at("body").value !== this.body) at("body").value = this.body;
     if (!at("fields").contains(fields.element)) at("fields").replaceChildren(fields.element);
     if (at(this.tab).ariaSelected !== "true") chooseTab(at(this.tab));
-    if (at("limit").textContent !== this.note) at("limit").textContent = this.note;
+    say(at("limit"), this.note);
     at("address").replaceChildren(...breakable(new URL(".", request.url).pathname));  // what is behind the last slash is chosen
     showCode(request, Boolean(mistake));
     showExchange();
@@ -184,39 +181,22 @@ class Form {
 
 /** Tell a mistake right below its field, or at the end of a panel if it is none of a field. One of the form is an alert when it comes, and none while it changes as one types. */
 function showMistake(mistake, panel) {
+  told ??= build("p", { id: "mistake", className: "failed mistake" });
   const { control, message } = mistake ?? {}, place = control?.closest(".field, td") ?? panel;
-  const told = [...at("try").querySelectorAll(".mistake")], kept = told.find(({ parentElement }) => parentElement === place);
-  for (const each of told) if (each !== kept || !mistake) each.remove();
   for (const each of at("try").querySelectorAll("[aria-invalid]")) if (each !== control) mark(each, false);
-  if (!mistake) return;
+  if (!mistake) return told.remove();
   if (!control.hasAttribute("aria-invalid")) mark(control, true);
-  const text = kept ?? build("p", { id: "mistake", className: "failed mistake", role: form.mistake ? "alert" : null });
-  if (kept && text.textContent !== message) text.removeAttribute("role");
-  if (text.textContent !== message) text.textContent = message;
-  if (place.lastElementChild !== text) place.append(text);
+  if (told.parentElement !== place) told.role = form.mistake ? "alert" : null;
+  else if (told.textContent !== message) told.role = null;
+  say(told, message);
+  if (place.lastElementChild !== told) place.append(told);
+  return undefined;
 }
 
 /** Say to who cannot see it that a control has a mistake, told by the element of the id "mistake", or has none. */
 function mark(control, isWrong) {
   const attributes = { "aria-invalid": "true", "aria-describedby": "mistake" };
   for (const [name, value] of Object.entries(attributes)) isWrong ? control.setAttribute(name, value) : control.removeAttribute(name);
-}
-
-/** Where a text that is no JSON has its mistake, in words. */
-function sayWhere(text) {
-  const before = text.slice(0, mistakeIn(text)), lines = before.split("\n");
-  if (before.length === text.length) return "The JSON ends too early.";
-  return `The JSON has a mistake in line ${lines.length}, column ${lines.at(-1).length + 1}.`;
-}
-
-/** What `read` returns, or `instead` of its mistake. */
-function attempt(read, instead) {
-  try {
-    return read();
-  } catch (error) {
-    if (!(error instanceof Mistake)) throw error;
-    return instead(error);
-  }
 }
 
 /** A small input beside one that is too large for an example. A large one has zeros by itself. */
@@ -227,7 +207,7 @@ function zeros({ name, datatype, shape }) {
 
 /** Show the form of a model, as it was left if the server says the same of the model as then. */
 export function showForm(model) {
-  const told = JSON.stringify([...model.actions]), kept = forms.get(model.path), wanted = kept?.told === told ? kept : new Form(model, told);
+  const known = JSON.stringify([...model.actions]), kept = forms.get(model.path), wanted = kept?.known === known ? kept : new Form(model, known);
   if (wanted !== form) leaveAnswer();
   form = wanted;
   form.model = model;
@@ -241,25 +221,18 @@ export function fillIn({ action, body }) {
   if (action === undefined && body === undefined) return;
   const isAction = form.model.actions.has(action), isWhole = body !== undefined && isJSON(body);
   if (isAction && isWhole) return void form.fillIn({ action, body });
-  const why = !isAction ? `The model has no action ${JSON.stringify(action ?? "")}.` : body === undefined ? "It has no body." : sayWhere(body);
+  const why = !isAction ? `The model has no action ${JSON.stringify(action ?? "")}.` : body === undefined ? "It has no body." : mistakeIn(body);
   form.note = `The link's request cannot be filled in. ${why}`;
   form.settle();
 }
 
 /** Say why a request would be refused; nothing if it would not. */
 export function showRefusal(text) {
-  isRefused = Boolean(text);
+  at("send").disabled = Boolean(text);
   at("refusal").textContent = text;
-  offerSend();
 }
 
 // The request that is sent, and its answer
-
-/** Whether Send does something. While a request is under way it does not, but keeps the focus. */
-function offerSend() {
-  at("send").disabled = isRefused;
-  at("send").ariaDisabled = Boolean(exchange?.isUnderWay);
-}
 
 /** What the server has refused of the request that the fields show, at its field; null where its answer is to another one, or names no field. */
 function refusedMistake() {
@@ -274,12 +247,11 @@ function refusedMistake() {
 function showExchange() {
   const { model, action, mistake, request } = form, { inputs } = model.actions.get(action);
   showMistake(mistake ?? refusedMistake(), at(form.tab === FIELDS ? "fields" : "json"));
-  offerSend();
+  at("send").ariaDisabled = Boolean(exchange?.isUnderWay);  // it does nothing then, but keeps the focus
   at("earlier").hidden = !exchange || (!mistake && isSame(exchange.asked, request));
   const isDeclared = ({ name }) => model.metadata.inputs.some((input) => input.name === name);
   const isGuess = inputs.some((input) => !input.isOptional && !isDeclared(input)), text = adviceOf(model, action);
-  at("hint").textContent = text;
-  at("hint").hidden = !text || !at("declare").hidden || !(exchange?.hasAnswer || isGuess);
+  say(at("hint"), at("declare").hidden && (exchange?.hasAnswer || isGuess) ? text : "");
 }
 
 /** What the document of a model says of what it does not declare. */
@@ -291,11 +263,11 @@ export function leaveAnswer() {
   exchange = null;
   hideAnswer();
   at("declare").hidden = true;
-  offerSend();
+  at("send").ariaDisabled = false;
 }
 
 async function send() {
-  if (isRefused || exchange?.isUnderWay) return;
+  if (at("send").disabled || exchange?.isUnderWay) return;
   if (form.mistake) {
     leaveAnswer();  // which is that of another request
     return void form.mistake.control.focus();
@@ -323,8 +295,7 @@ async function send() {
       else current.refusal = { message: failure, ...placeIn(failure, model.actions.get(asked.action).inputs.map(({ name }) => name)) };
     }
   } catch (error) {
-    if (exchange === current && signal.aborted) showStopped(spent());
-    else if (exchange === current) showFailure(`The request failed: ${error.message}`);
+    if (exchange === current) showNoAnswer(signal.aborted ? "" : `The request failed: ${error.message}`, spent());
     remember(asked, signal.aborted ? "stopped" : "failed", { seconds: spent() });
   } finally {
     current.isUnderWay = false;
@@ -365,5 +336,6 @@ export function listenToForm(onNews) {
     if (!event.repeat) send();
   });
   for (const place of document.querySelectorAll("[data-copies]")) place.append(copyButton(() => at(place.dataset.copies).textContent));
-  listenToAnswer();
+  listenToTabs(at("looks"), () => {});
+  chooseTab(at("as-look"));
 }

@@ -1,9 +1,7 @@
 // The columns of a frame as a table: a line for each column, and a cell for each row. Rows are pasted, dropped, or read from a file.
 
-import { fieldText, makeCell, Mistake, numberIn, typeOf } from "./cells.js";
-import { breakable, build, button } from "./elements.js";
-import { Opener } from "./files.js";
-import { columnsOf, MISSING, readRows } from "./rows.js";
+import { attempt, columnsOf, fieldText, makeCell, MISSING, Mistake, numberIn, readRows, typeOf } from "./cells.js";
+import { breakable, build, button, Opener } from "./elements.js";
 import { plainData } from "./tensors.js";
 import { counted, listed } from "./words.js";
 
@@ -35,7 +33,7 @@ export class Frame {
 
   /** One more row, with the values of the last: it can be sent as it is. */
   repeatRow() {
-    for (const column of this.columns) column.repeat();
+    for (const column of this.columns) column.add(attempt(() => column.cells.at(-1).read(), () => null));  // what is wrong is not wanted twice
     this.changed();
     this.columns[0].cells.at(-1).element.focus();
     const scroll = this.element.firstChild;
@@ -61,7 +59,11 @@ export class Frame {
    */
   take(text, column = this.columns[0], row = 0) {
     const names = this.columns.map(({ name }) => name);
-    const first = names.indexOf(column.name), areNames = (cells) => this.areNames(cells, first);
+    const first = names.indexOf(column.name);
+    const areNames = (cells) => {  // some cannot be values, and none is certainly one
+      const fits = this.columns.slice(first).map((each, place) => each.fits(cells[place] ?? ""));
+      return fits.includes(false) && !fits.includes(true);
+    };
     const { head, texts, unknown } = columnsOf(readRows(text), names, first, areNames);
     if (head.length && unknown.length === head.length) return this.opener.tell(`Nothing is read: no column is called ${listed(head)}. Expected: ${listed(names)}`);
     const all = texts.values().next().value?.length ?? 0, length = Math.min(all, MOST_ROWS - row);
@@ -74,16 +76,10 @@ export class Frame {
     const isWhole = head.length > 0 || column === this.columns[0], count = row + length;
     for (const each of this.columns) {
       each.setRows(isWhole && row === 0 ? count : Math.max(this.count, count));
-      if (texts.has(each.name)) each.write(texts.get(each.name).slice(0, length), row);
-      else if (isWhole) each.empty(row, length);
+      if (texts.has(each.name)) texts.get(each.name).slice(0, length).forEach((text, place) => each.put(row + place, each.valueIn(text)));
+      else if (isWhole) for (let place = row; place < count; place += 1) each.put(place, null);  // missing, or there is something to write
     }
     return this.changed();
-  }
-
-  /** Whether the cells of a line are names: some cannot be values of the columns from `first` on, and none is certainly one. */
-  areNames(cells, first) {
-    const fits = this.columns.slice(first).map((column, place) => column.fits(cells[place] ?? ""));
-    return fits.includes(false) && !fits.includes(true);
   }
 
   /** The cell of a column in a row; that of the first where none is named. */
@@ -132,35 +128,14 @@ class Column {
     while (this.cells.length < count) this.add(this.cells.length ? null : undefined);
   }
 
-  repeat() {
-    let value;
-    try {
-      value = this.cells.at(-1).read();
-    } catch {  // what is wrong there is not wanted twice
-      value = null;
-    }
-    this.add(value);
-  }
+  add(value) { this.put(this.cells.length, value); }
 
-  add(value) {
-    const cell = makeCell(this, `${this.name}, row ${this.cells.length + 1}`, value);
-    this.cells.push(cell);
-    this.element.append(build("td", {}, [cell.element]));
-  }
-
-  /** Write texts from a row on: each becomes what it is in this column. */
-  write(texts, row) {
-    texts.forEach((text, place) => this.put(row + place, this.isMissing(text.trim()) ? null : this.plain(text)));
-  }
-
-  /** Leave nothing in so many cells from a row on: missing values where the column takes them, else there is something to write. */
-  empty(row, length) {
-    for (let place = row; place < row + length; place += 1) this.put(place, null);
-  }
+  valueIn(text) { return this.isMissing(text.trim()) ? null : this.plain(text); }
 
   put(place, value) {
     const cell = makeCell(this, `${this.name}, row ${place + 1}`, value);
-    this.cells[place].element.replaceWith(cell.element);
+    if (place in this.cells) this.cells[place].element.replaceWith(cell.element);
+    else this.element.append(build("td", {}, [cell.element]));
     this.cells[place] = cell;
   }
 
@@ -198,13 +173,4 @@ class Column {
     this.setRows(0);
     for (let row = 0; row < count; row += 1) this.add(values[row] ?? null);
   }
-}
-
-/** A column with missing values, as the protocol has it: null among floats, NaT among dates, and else texts of JSON. */
-export function withMissing({ contentType, ...tensor }) {
-  const { datatype, data } = tensor;
-  if (!Array.isArray(data) || /^(FP|BF)/.test(datatype) || !data.includes(null)) return tensor;
-  if (contentType === "datetime") return { ...tensor, data: data.map((value) => value ?? "NaT") };
-  const texts = data.map((value) => (value === null ? "null" : value.source ?? JSON.stringify(value)));
-  return { ...tensor, datatype: "BYTES", parameters: { content_type: "pd_json" }, data: texts };
 }

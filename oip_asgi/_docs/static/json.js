@@ -1,69 +1,25 @@
 // JSON as text: read without a loss, and written for people, for Python, and on one line. Knows nothing of the page.
 
-export function isJSON(text) {
+/** Why a text is no JSON, as the browser says it; nothing if it is JSON. */
+export function mistakeIn(text) {
   try {
     JSON.parse(text);
-    return true;
-  } catch {
-    return false;
+    return "";
+  } catch ({ message }) {
+    return `The JSON has a mistake: ${message}.`;
   }
 }
 
-const NEXT = /[ \t\r\n]*([{}[\],:]|"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[\da-fA-F]{4}))*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?|true|false|null)?/y;
-const VALUES = ["{", "[", "text", "word"];
-const MAY_BE = { value: VALUES, item: [...VALUES, "]"], member: ["text", "}"], name: ["text"], colon: [":"], end: [] };
+export const isJSON = (text) => !mistakeIn(text);
 
-/** The place in a text at which it stops being JSON; its length if something is missing there, or nothing is wrong. */
-export function mistakeIn(text) {
-  const closers = [];  // of what is open
-  NEXT.lastIndex = 0;
-  for (let next = "value"; ;) {
-    const [, token = ""] = NEXT.exec(text), place = NEXT.lastIndex - token.length;
-    const kind = token.startsWith('"') ? "text" : /^[\w-]/.test(token) ? "word" : token;
-    if (!(next === "comma" ? [",", closers.at(-1)] : MAY_BE[next]).includes(kind)) return place;
-    if (kind === "{" || kind === "[") closers.push(kind === "{" ? "}" : "]");
-    if (kind === closers.at(-1)) closers.pop();
-    if (kind === "{") next = "member";
-    else if (kind === "[") next = "item";
-    else if (kind === ",") next = closers.at(-1) === "}" ? "name" : "value";
-    else if (kind === ":") next = "value";
-    else next = kind === "text" && (next === "member" || next === "name") ? "colon" : closers.length ? "comma" : "end";
-  }
-}
-
-const TOKENS = /"(?:[^"\\]|\\.)*"|true|false|null|[^"tfn]+|[tfn]/g;
 const NAMES = { true: "True", false: "False", null: "None" };
 
-/** JSON as a literal of Python; numbers stay as they are written. Text that is no JSON stays as it is. */
-export function literal(json) {
-  if (!isJSON(json)) return json;
-  const words = (json.match(TOKENS) ?? []).map((token) =>
-    token.startsWith('"') ? JSON.stringify(JSON.parse(token)) : NAMES[token] ?? token);
-  return words.join("").replaceAll("\n", "\n    ");
-}
+/** JSON as a literal of Python; numbers stay as they are written. */
+export const literal = (json) =>
+  json.replace(/"(?:[^"\\]|\\.)*"|true|false|null/g, (token) => NAMES[token] ?? JSON.stringify(JSON.parse(token))).replaceAll("\n", "\n    ");
 
-/** JSON without the white space between its tokens, so that it is one line, or with a `gap` behind its commas; text that is no JSON stays as it is. */
-export function compact(json, gap = "") {
-  if (!isJSON(json)) return json;
-  const closer = (token) => token.replace(/[ \t\r\n]+/g, "").replaceAll(",", `,${gap}`);
-  return (json.match(TOKENS) ?? []).map((token) => (token.startsWith('"') ? token : closer(token))).join("");
-}
-
-const OPENED = ['{"', "[{"];  // the outer object, and lists of objects in it, have lines for what is in them
-
-/** JSON with a line for each tensor of a request, or for each member of a flat object. All stands as it is written. */
-export function onLines(json) {
-  if (!isJSON(json)) return json;
-  const inside = [];  // whether what is in each bracket that is open has lines of its own
-  const newLine = () => `\n${"  ".repeat(inside.filter(Boolean).length)}`;
-  return compact(json, " ").replace(/"(?:[^"\\]|\\.)*"|[[\]{}]|, /g, (part, place, text) => {
-    if (part === ", ") return inside.at(-1) ? `,${newLine()}` : part;
-    if (part === "]" || part === "}") return inside.pop() ? newLine() + part : part;
-    if (part !== "[" && part !== "{") return part;
-    inside.push(inside.length < OPENED.length && text.startsWith(OPENED[inside.length], place));
-    return inside.at(-1) ? part + newLine() : part;
-  });
-}
+/** JSON without the white space between its tokens, so that it is one line. */
+export const compact = (json) => json.replace(/("(?:[^"\\]|\\.)*")|\s+/g, (_, text = "") => text);
 
 /** A number as it is written in JSON: an integer of 64 bits is more than a number of JavaScript can hold. */
 export class Written {
@@ -81,40 +37,43 @@ export const parse = (json) => JSON.parse(json, (_, value, context) => (typeof v
 
 /** JSON for people: an object on several lines, and lists on as few as their `width` in characters allows. */
 export function pretty(value, indent = "", width = 88) {
-  if (isPlain(value)) return word(value);
-  const line = oneLine(value);
-  if (line !== null && indent.length + line.length <= width) return line;
+  const line = holdsObjects(value) ? null : oneLine(value);
+  if (line !== null && (isPlain(value) || indent.length + line.length <= width)) return line;
   const deeper = indent + "  ";
-  if (!Array.isArray(value)) {
-    const members = Object.entries(value).map(([key, item]) => `${deeper}${JSON.stringify(key)}: ${pretty(item, deeper, width)}`);
-    return `{\n${members.join(",\n")}\n${indent}}`;
-  }
-  if (value.every(isPlain)) return `[\n${deeper}${wrapped(value.map(word), width - deeper.length).join(`,\n${deeper}`)}\n${indent}]`;
-  return `[\n${value.map((item) => deeper + pretty(item, deeper, width)).join(",\n")}\n${indent}]`;
+  const items = isObject(value) ? Object.entries(value).map(([name, item]) => `${JSON.stringify(name)}: ${pretty(item, deeper, width)}`)
+    : value.every(isPlain) ? wrapped(value.map(oneLine), width - deeper.length)
+      : value.map((item) => pretty(item, deeper, width));
+  return onLinesOf(items, isObject(value) ? "{}" : "[]", indent);
 }
+
+/** JSON with a line for each tensor of a request, or for each member of a flat object. */
+export function onLines(json) {
+  const written = (value) => (Array.isArray(value) && value.some(isObject) ? onLinesOf(value.map(oneLine), "[]", "  ") : oneLine(value));
+  const document = parse(json), members = () => Object.entries(document).map(([name, value]) => `${JSON.stringify(name)}: ${written(value)}`);
+  return isObject(document) ? onLinesOf(members(), "{}", "") : oneLine(document);
+}
+
+const onLinesOf = (items, [begin, end], indent) => `${begin}\n${items.map((item) => `${indent}  ${item}`).join(",\n")}\n${indent}${end}`;
 
 const isPlain = (value) => value === null || typeof value !== "object" || value instanceof Written;
 
-function word(value) {
-  return value instanceof Written ? value.source : JSON.stringify(value);
-}
+const isObject = (value) => !isPlain(value) && !Array.isArray(value) && Object.keys(value).length > 0;
 
-/** A list without objects, or an empty object, on one line; null for what is no such thing. */
-function oneLine(value) {
-  if (isPlain(value)) return word(value);
-  if (!Array.isArray(value)) return Object.keys(value).length ? null : "{}";
-  if (value.length > 100) return null;
-  const items = value.map(oneLine);
-  return items.includes(null) ? null : `[${items.join(", ")}]`;
+const holdsObjects = (value) => Array.isArray(value) ? value.some(holdsObjects) : isObject(value);
+
+/** JSON on one line, with a blank wherever it may be broken. */
+export function oneLine(value) {
+  if (value instanceof Written) return value.source;
+  if (Array.isArray(value)) return `[${value.map(oneLine).join(", ")}]`;
+  return isObject(value) ? `{${Object.entries(value).map(([name, item]) => `${JSON.stringify(name)}: ${oneLine(item)}`).join(", ")}}` : JSON.stringify(value);
 }
 
 function wrapped(words, width) {
-  const lines = [[]];
-  let length = 0;
-  for (const each of words) {
-    if (length && length + each.length > width) { lines.push([]); length = 0; }
-    lines[lines.length - 1].push(each);
-    length += each.length + 2;
+  const lines = [];
+  for (const word of words) {
+    const line = lines.at(-1);
+    if (line && line.length + word.length + 2 <= width) lines[lines.length - 1] += `, ${word}`;
+    else lines.push(word);
   }
-  return lines.map((line) => line.join(", "));
+  return lines;
 }

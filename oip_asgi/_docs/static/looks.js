@@ -1,7 +1,6 @@
 // How an answer is best looked at: as pictures, bars, text, a curve, a heat map or a table. Decides, and draws nothing.
 
-import { shapeOfCount } from "./arrays.js";
-import { imageIn, numberOf, slices } from "./tensors.js";
+import { imageIn, numberOf, shapeOfCount, slices } from "./tensors.js";
 
 const MOST_COLUMNS = 12;  // of one output in a table
 const MOST_BARS = 6;  // rows of scores that are shown as bars, where they are no table
@@ -124,14 +123,11 @@ function drawingOf({ data, shape, datatype }, { rowsIn }) {
   const values = data.map(numberOf);
   const areRows = shape[0] === rowsIn && rowsIn > 1;
   if (sides.length === 1 && sides[0] >= CURVE && !areRows) return { kind: "curve", values };
-  if (sides.length === 2 && data.length <= MOST_CELLS && isHeat(sides, areRows)) {
-    return { kind: "heat", height: sides[0], width: sides[1], values, datatype, range: rangeOf(values) ?? [0, 0] };
-  }
+  const [height, width] = sides, isHeat = width > MOST_COLUMNS || (!areRows && height >= 4 && width >= 4);
+  if (sides.length === 2 && data.length <= MOST_CELLS && isHeat) return { kind: "heat", height, width, values, datatype, range: rangeOf(values) ?? [0, 0] };
   const isTable = shape.length < 2 || (shape.length === 2 && shape[1] <= MOST_COLUMNS);
   return isTable ? null : { kind: "summary", shape, datatype, data, range: rangeOf(values) };
 }
-
-const isHeat = ([height, width], areRows) => width > MOST_COLUMNS || (!areRows && height >= 4 && width >= 4);
 
 export function rangeOf(values) {
   let least = Infinity, most = -Infinity;

@@ -1,7 +1,7 @@
 // What a model does now, as the server measures it: two curves, a table of latencies, and sentences.
 
+import { draw } from "./drawing.js";
 import { at, made, tableRows } from "./elements.js";
-import { draw } from "./plot.js";
 import { counted, digits, duration, lately } from "./words.js";
 
 export const READ_EVERY = 2000;  // milliseconds
@@ -32,7 +32,9 @@ export function showNumbers({ readings, newest, problem }) {
   const shown = readings.filter((reading) => !reading || newest.now - reading.now <= WIDTH * 1000 + READ_EVERY);  // all, but after a time in which nobody looked
   const recent = recentChange(shown, newest), isQuiet = !recent || !total(recent.durations.counts);
   showLatencies(isQuiet ? newest : recent, isQuiet ? "since the start" : lately(recent.seconds), seconds);
-  at("totals").textContent = [!isQuiet && sentenceOf(recent, seconds), ...sentencesOf(newest), areOfSeveral(readings) && "Several processes seem to answer: each counts its own requests."].filter(Boolean).join("\n");
+  const count = isQuiet ? 0 : total(recent.durations.counts), mean = count > 0 && seconds(recent.durations.sum / count);
+  const few = count > 0 && count < FEW && `${counted(count, "request")} ${lately(recent.seconds)}: ${count === 1 ? "" : "on average "}${mean} in the server.`;
+  at("totals").textContent = [few, ...sentencesOf(newest), areOfSeveral(readings) && "Several processes seem to answer: each counts its own requests."].filter(Boolean).join("\n");
 }
 
 /** How long requests took. One of many takes longer than p99; of a few, the slowest says more. */
@@ -45,27 +47,16 @@ function showLatencies({ durations, queues }, when, seconds) {
   at("numbers").replaceChildren(made("caption", title), ...tableRows([["", "p50", isMany ? "p99" : "slowest"], ...rows]));
 }
 
-/** What a few requests took; null if there is a table of them. */
-function sentenceOf({ durations, seconds: looked }, seconds) {
-  const count = total(durations.counts), mean = seconds(durations.sum / count);
-  return count < FEW ? `${counted(count, "request")} ${lately(looked)}: ${count === 1 ? "" : "on average "}${mean} in the server.` : null;
-}
-
 function sentencesOf({ outcomes, outside, rows, running, waiting, options }) {
   const listed = (counts) => Object.entries(counts).filter(([, count]) => count).map(([name, count]) => `${count.toLocaleString("en")} ${name === "ok" ? "answered" : name}`);
+  const calls = total(rows.counts), each = digits(rows.sum / calls), rowsOfEach = `${each} ${each === "1" ? "row" : "rows"}${calls > 1 ? " on average" : ""}`;
   const ended = listed(outcomes), flagged = listed(outside), all = ended.length > 1 ? `${total(Object.values(outcomes)).toLocaleString("en")}, of them ` : "";
   return [
     `Now: ${running} running, ${waiting} waiting.`,
     `Requests since the start: ${all}${ended.join(", ") || (running + waiting ? "none has ended" : "none")}.`,
-    options.max_batch_size && callsOf(rows),
+    options.max_batch_size && calls && `Calls of the model since the start: ${calls.toLocaleString("en")}, with ${rowsOfEach}.`,
     flagged.length && `Requests with values out of range since the start: ${flagged.join(", ")}.`,
   ];
-}
-
-/** How many rows the model gets at once. */
-function callsOf({ counts, sum }) {
-  const calls = total(counts), rows = digits(sum / calls);
-  return calls > 0 && `Calls of the model since the start: ${calls.toLocaleString("en")}, with ${rows} ${rows === "1" ? "row" : "rows"}${calls > 1 ? " on average" : ""}.`;
 }
 
 /** Draw values, and say the newest one in words: that of this moment, or the last one that there was. */
@@ -74,8 +65,7 @@ function showPlot(id, title, values, along, newest, written) {
   const [word, peak] = [newest, most].map((value) => (Number.isFinite(value) ? written(value) : "–"));
   at(id).textContent = word;
   at(`most-${id}`).textContent = `peak ${peak}`;
-  const places = values.map((value) => (Number.isFinite(value) ? value : null));
-  draw(at(`${id}-plot`), places, `${title} ${word}, peak ${peak}`, { along });
+  draw(at(`${id}-plot`), values, `${title} ${word}, peak ${peak}`, { along });
 }
 
 // What happened between two moments
@@ -107,11 +97,6 @@ export const total = (counts) => counts.reduce((sum, count) => sum + count, 0);
 export function quantile({ bounds, counts }, share) {
   let left = total(counts) * share;
   if (!left) return null;
-  for (const [place, count] of counts.entries()) {
-    if (place === bounds.length) return Infinity;
-    const lower = place ? bounds[place - 1] : 0;
-    if (left <= count) return Math.sqrt(lower * bounds[place]);
-    left -= count;
-  }
-  return Infinity;
+  const place = counts.findIndex((count) => (left -= count) <= 0);
+  return place in bounds ? Math.sqrt((bounds[place - 1] ?? 0) * bounds[place]) : Infinity;
 }

@@ -1,14 +1,12 @@
 // The page that shows the models. The list of them, what one of them declares, and its numbers.
 
 import { fieldText, typeOf } from "./cells.js";
-import { actionsOf, controlsOf } from "./described.js";
-import { at, breakable, build, made } from "./elements.js";
+import { actionsOf, controlsOf, wordsOf } from "./described.js";
+import { at, badge, breakable, build, listenToOverflow, made, say, showIn, showWhole, tableRows } from "./elements.js";
 import { NO_INPUTS } from "./fields.js";
 import { fillIn, leaveAnswer, listenToForm, showForm, showRefusal } from "./form.js";
 import { parse } from "./json.js";
 import { MOMENTS, READ_EVERY, showNumbers } from "./numbers.js";
-import { wordsOf } from "./options.js";
-import { listenToOverflow, showIn, showWhole } from "./overflow.js";
 import { elementsOf } from "./prose.js";
 import { ask, asJSON, checkHeaders, closeHeaders, learnKey } from "./server.js";
 import { linkOf, readLink } from "./visit.js";
@@ -17,7 +15,7 @@ import { areMany, listed } from "./words.js";
 const MODELS_EVERY = 10000;  // milliseconds
 const NOT_DECLARED = "Not declared.";
 const MANY = 8;  // models, from which one would rather filter them
-const STATES = { READY: ["ready", "good"], LOADING: ["loading", ""], UNLOADING: ["unloading", ""], UNAVAILABLE: ["unavailable", "bad"] };
+const COLORS = { READY: "good", UNAVAILABLE: "bad" };  // of states; others have none
 
 const LEAVING = { draining: "Readiness is 503, so that a balancer sends no new requests; those that come are answered", stopping: "New requests are refused" };
 
@@ -28,7 +26,7 @@ const VISIT = performance.timeOrigin;  // the state of an entry of the history w
 function stateOf({ name, state, reason }) {
   if (controlled.has(name)) return controlled.get(name);
   if (state === "READY" && leaving) return [leaving, ""];
-  return state === "UNAVAILABLE" && reason === UNLOADED ? [UNLOADED, ""] : STATES[state] ?? [state.toLowerCase(), ""];
+  return state === "UNAVAILABLE" && reason === UNLOADED ? [UNLOADED, ""] : [state.toLowerCase(), COLORS[state] ?? ""];
 }
 
 let models = new Map();  // by name: its entries in the index
@@ -43,30 +41,14 @@ function tell(thing, message, isAsked = false) {
   wrong.set(thing, { message, isAsked });
   const first = [...wrong.values()].find((each) => each.message);
   at("message").className = first?.isAsked ? "asked" : "failed";
-  if (at("message").textContent !== (first?.message ?? "")) at("message").textContent = first?.message ?? "";  // which is then read aloud
-  at("message").hidden = !first;
-}
-
-/** Tell, beside the buttons, that what the reader wanted to do to the model has failed, also after a look at others; not once its state is another one. */
-function tellProblem({ name, state, reason }) {
-  const problem = problems.get(name);
-  if (problem && (problem.state !== state || problem.reason !== reason)) problems.delete(name);
-  const text = problems.get(name)?.text ?? "";
-  if (at("problem").textContent !== text) at("problem").textContent = text;
-  at("problem").hidden = !text;
-}
-
-function badge(element, text, kind) {
-  element.className = `badge ${kind}`;
-  if (element.textContent !== text) element.textContent = text;
+  say(at("message"), first?.message ?? "");
 }
 
 // The list of models
 
 async function listModels() {
   try {
-    const entries = await asJSON("repository/index", { method: "POST" });
-    models = grouped(entries);
+    models = Map.groupBy(await asJSON("repository/index", { method: "POST" }), nameOf);
     tell("list", "");
   } catch (error) {
     if (error.status === 401) tell("list", `The server asks who you are. ${error.message}`, true);
@@ -84,7 +66,7 @@ function showStates() {
   else choose();
 }
 
-const grouped = (entries) => new Map(entries.map(({ name }) => [name, entries.filter((entry) => entry.name === name)]));
+const nameOf = ({ name }) => name;
 
 function entryOf({ name, version }) {
   const entries = models.get(name) ?? [];
@@ -101,21 +83,15 @@ function showList() {
   at("unready").hidden = !unready;
   at("unready").lastElementChild.textContent = `Not ready only (${unready})`;
   const focused = document.activeElement?.closest?.("#models a")?.getAttribute("href");
-  const listed = [...models.keys()].filter(isListed);
+  const plain = (text) => text.toLowerCase().replaceAll(/[_-]/g, " "), wanted = plain(at("filter").value);  // a blank is typed for what parts the words of a name
+  const isOnlyUnready = at("only-unready").checked && unready > 0;
+  const listed = [...models.keys()].filter((name) => plain(name).includes(wanted) && !(isOnlyUnready && isReady(name)));
   at("models").replaceChildren(...(listed.length || !models.size ? listed.map(listItem) : [made("li", "No model matches.", "faint")]));
   if (focused) at("models").querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
 }
 
 /** Whether a model is, in all its versions: each name stands once in the list. */
 const isReady = (name) => models.get(name).every(({ state }) => state === "READY");
-
-/** Whether the reader wants a model in the list. */
-function isListed(name) {
-  const plain = (text) => text.toLowerCase().replaceAll(/[_-]/g, " ");  // a blank is typed for what parts the words of a name
-  const isWanted = plain(name).includes(plain(at("filter").value));
-  const isOnlyUnready = at("only-unready").checked && !at("unready").hidden;
-  return isWanted && !(isOnlyUnready && isReady(name));
-}
 
 /** Scroll the list to the model that is shown. */
 function showChosen() {
@@ -127,13 +103,6 @@ function showChosen() {
 function openList(isOpen) {
   at("list").ariaExpanded = isOpen;
   if (isOpen) showChosen();
-}
-
-/** A model of the list is chosen: on a phone, it is seen in place of the list. */
-function leaveList({ target }) {
-  if (!target.closest("a") || !at("list").checkVisibility()) return;
-  openList(false);
-  at("detail").focus();
 }
 
 function listItem(name) {
@@ -162,13 +131,6 @@ async function choose() {
   return history.replaceState(VISIT, "");
 }
 
-/** A request among the last ones is filled in again, also where the address has it already. */
-function fillAgain({ target }) {
-  if (target.closest("a")?.hash !== location.hash) return;
-  history.replaceState(null, "");
-  choose();
-}
-
 // One model
 
 /** Show a model, and return whether it is shown: another one may be wanted by then. What is known of it already, its metadata and document, need not be asked for. */
@@ -180,7 +142,7 @@ async function showModel(name, version, known) {
   shown = model;
   showList();
   try {
-    const { metadata, document: described } = known ?? await read(path);
+    const [metadata, described] = known ?? await Promise.all([asJSON(path), ask(`${path}/openapi.json`).then(parse)]);
     if (shown !== model) return false;
     model.metadata = metadata;
     model.actions = actionsOf(described, path, metadata);
@@ -206,11 +168,13 @@ function showAll(model) {
   at("name").replaceChildren(...breakable(model.name));
   const about = [...model.actions.values()][0];
   at("about").textContent = `platform ${model.metadata.platform}` + (model.actions.has("generate_stream") ? ", streams its answers" : "");
-  at("docstring").hidden = !about?.docstring;
   at("docstring").replaceChildren(...elementsOf(about?.docstring ?? ""));
   showWhole(false);
   showChosen();
-  showVersions(model);
+  const versions = model.metadata.versions ?? [];
+  at("versions").hidden = !versions.length;
+  at("chosen-version").replaceChildren(new Option("default", ""), ...versions.map((version) => new Option(version)));
+  at("chosen-version").value = model.version ?? "";
   showState(entryOf(model));
   at("inputs").replaceChildren(...rowsOf("inputs", model.metadata.inputs, { inputs: about?.inputs }));
   at("outputs").replaceChildren(...rowsOf("outputs", model.metadata.outputs));
@@ -222,40 +186,24 @@ function showAll(model) {
   showForm(model);
 }
 
-async function read(path) {
-  const [metadata, described] = await Promise.all([asJSON(path), ask(`${path}/openapi.json`)]);
-  return { metadata, document: parse(described) };
-}
-
-function showVersions(model) {
-  const versions = model.metadata.versions ?? [];
-  at("versions").hidden = !versions.length;
-  const options = ["default", ...versions].map((text, index) => new Option(text, index ? text : ""));
-  at("chosen-version").replaceChildren(...options);
-  at("chosen-version").value = model.version ?? "";
-}
-
 /** Say which version answers the requests that name none; another one if that is unloaded, which may declare something else. */
 function showDefault(version) {
   const isOther = shown.version === undefined && shown.default !== undefined && shown.default !== version;
   shown.default = version;
   if (isOther) showModel(shown.name);
-  const option = at("chosen-version").options[0], text = version === null ? "default" : `default (${version})`;
-  if (option.text !== text) option.text = text;
+  say(at("chosen-version").options[0], version === null ? "default" : `default (${version})`);
 }
 
+/** Show the state of the model, why what the reader wanted to do to it has failed, and what this client may do to it. */
 function showState(entry) {
   const [text, kind] = entry ? stateOf(entry) : ["unknown", ""];
   badge(at("state"), text, kind);
-  tellProblem(entry ?? shown);
-  at("reason").hidden = !entry?.reason || entry.reason === text || controlled.has(entry.name) || at("problem").textContent.startsWith(entry.reason);
+  const problem = problems.get(shown.name);
+  if (problem && (problem.state !== entry?.state || problem.reason !== entry?.reason)) problems.delete(shown.name);  // it is of another state
+  say(at("problem"), problems.get(shown.name)?.text ?? "");
+  const isSaid = !entry?.reason || entry.reason === text || controlled.has(entry.name) || at("problem").textContent.startsWith(entry.reason);
   at("reason").className = entry?.state === "READY" ? "faint" : "bad";
-  at("reason").textContent = entry?.reason ?? "";
-  showControls(entry);
-}
-
-/** Offer what this client may do to a model in its state. */
-function showControls(entry) {
+  say(at("reason"), isSaid ? "" : entry.reason);
   const isReady = entry?.state === "READY", isBusy = ["LOADING", "UNLOADING"].includes(entry?.state);
   at("load").textContent = isReady ? "Reload" : "Load";
   at("load").hidden = !shown.controls?.includes("load") || isBusy;
@@ -279,7 +227,10 @@ async function control(action) {
   }
   controlled.delete(name);
   await listModels();
-  if (problem) keepProblem(action, name, problem);
+  if (problem) {
+    const entry = entryOf(shown?.name === name ? shown : { name }), isOfLoad = action === "load" && problem.status === 500;  // which the model's state tells, once
+    problems.set(name, { ...entry, text: [(isOfLoad && entry?.reason) || problem.message, problem.when].filter(Boolean).join("\n") });
+  }
   if (shown?.name !== name) return;
   if (problem) showState(entryOf(shown));
   else if (action === "load") {
@@ -288,12 +239,6 @@ async function control(action) {
   }
   const offered = [at("load"), at("unload")].find(({ hidden }) => !hidden);
   if (document.activeElement === document.body) offered?.focus({ preventScroll: true });  // the button that was pressed was off, or is gone
-}
-
-/** Keep why nothing came of it: if the load itself has failed, in the words of the model's state, which are not said twice. */
-function keepProblem(action, name, { message, status, when }) {
-  const entry = entryOf(shown?.name === name ? shown : { name }), why = action === "load" && status === 500 ? entry?.reason : "";
-  problems.set(name, { ...entry, text: [why || message, when].filter(Boolean).join("\n") });
 }
 
 /**
@@ -337,31 +282,24 @@ async function readNumbers({ isPoint = true } = {}) {
   if (state && !at("options").firstChild) showOptions(state);
 }
 
-/** Show whether the server takes requests at this moment; the list of models is asked for again if that has changed. */
+/** Show whether the server takes requests at this moment, else why not and what helps; the list of models is asked for again if that has changed. */
 function showWhatIsRefused({ leaving: now, refuses }) {
   const isOther = now !== leaving || (shown.refuses !== undefined && refuses !== shown.refuses), isLoaded = shown.refuses && !refuses;
   [leaving, shown.refuses] = [now, refuses];
-  showRefusal(refuses ? sayWhyRefused(now, entryOf(shown)) : "");
+  const entry = entryOf(shown), hasFailed = entry?.state === "UNAVAILABLE" && entry.reason && entry.reason !== UNLOADED;
+  const help = at("load").hidden ? "" : ` Press Load, above${hasFailed ? ", to try again" : ""}.`;
+  const why = now === "stopping" ? "The server is stopping" : hasFailed ? "The model could not be loaded" : "The model is not loaded";
+  showRefusal(refuses ? `${why}: it takes no requests.${now === "stopping" ? "" : help}` : "");
   if (isOther) listModels();
   if (isLoaded && !shown.metadata.inputs.length) choose();  // it may have told its inputs
-}
-
-/** Say why the model refuses requests, and what helps. */
-function sayWhyRefused(now, entry) {
-  if (now === "stopping") return "The server is stopping: it takes no requests.";
-  const hasFailed = entry?.state === "UNAVAILABLE" && entry.reason && entry.reason !== UNLOADED;
-  const help = at("load").hidden ? "" : ` Press Load, above${hasFailed ? ", to try again" : ""}.`;
-  return `${hasFailed ? "The model could not be loaded" : "The model is not loaded"}: it takes no requests.${help}`;
 }
 
 /** Show what is known of a model with its first numbers: its options, and the labels of its outputs. */
 function showOptions({ options, labels }) {
   at("outputs").replaceChildren(...rowsOf("outputs", shown.metadata.outputs, { labels }));
-  const lines = wordsOf(options, shown.actions.has("infer_stream")).map(([keyword, title, value]) => {
-    const named = build("th", { scope: "row" }, [title, " ", made("code", `${keyword}=`, "faint")]);
-    return build("tr", {}, [named, made("td", value)]);
-  });
-  at("options").replaceChildren(build("table", {}, lines));
+  const lines = wordsOf(options, shown.actions.has("infer_stream"))
+    .map(([keyword, title, value]) => [build("span", {}, [title, " ", made("code", `${keyword}=`, "faint")]), value]);
+  at("options").replaceChildren(build("table", {}, tableRows(lines)));
   at("options").parentElement.hidden = false;
 }
 
@@ -371,8 +309,16 @@ function listen() {
   for (const id of ["filter", "only-unready"]) at(id).addEventListener("input", showList);
   at("filter").addEventListener("keydown", ({ key }) => { if (key === "Enter") at("models").querySelector("a")?.click(); });
   at("list").addEventListener("click", () => openList(at("list").ariaExpanded !== "true"));
-  at("models").addEventListener("click", leaveList);
-  at("requests").addEventListener("click", fillAgain);
+  at("models").addEventListener("click", ({ target }) => {
+    if (!target.closest("a") || !at("list").checkVisibility()) return;
+    openList(false);  // on a phone, the model is seen in place of the list
+    at("detail").focus();
+  });
+  at("requests").addEventListener("click", ({ target }) => {
+    if (target.closest("a")?.hash !== location.hash) return;
+    history.replaceState(null, "");  // the request is filled in again, though the address has it already
+    choose();
+  });
   at("load").addEventListener("click", () => control("load"));
   at("unload").addEventListener("click", () => control("unload"));
   at("headers").addEventListener("change", greet);
@@ -396,23 +342,14 @@ async function greet() {
   await listModels();
 }
 
-/** Show what the page itself holds, so that nothing is empty while the first answers come. */
-function showFirst() {
-  const text = at("first").textContent;
-  const { models: entries, first, ...server } = JSON.parse(text);
-  document.title = at("server").textContent = server.name;
-  at("version").textContent = server.version;
-  models = grouped(entries);
-  if (!first || location.hash) return choose();
-  return showModel(first.metadata.name, undefined, { ...first, document: parse(text).first.document });
-}
-
-async function begin() {
-  listen();
-  showFirst();
-  await listModels();
-  setInterval(readNumbers, READ_EVERY);
-  setInterval(() => { if (!document.hidden) listModels(); }, MODELS_EVERY);
-}
-
-begin();
+listen();
+// What the page itself holds is shown first, so that nothing is empty while the first answers come
+const { models: entries, first, ...server } = JSON.parse(at("first").textContent);
+document.title = at("server").textContent = server.name;
+at("version").textContent = server.version;
+models = Map.groupBy(entries, nameOf);
+if (!first || location.hash) choose();
+else showModel(first.metadata.name, undefined, [first.metadata, parse(at("first").textContent).first.document]);
+await listModels();
+setInterval(readNumbers, READ_EVERY);
+setInterval(() => { if (!document.hidden) listModels(); }, MODELS_EVERY);

@@ -30,9 +30,13 @@ export function blocksOf(text) {
       hasTerms = SECTION.test(`${title}:`) && !ESSAY.test(title);
       last.kind = "heading";
       last = null;
-    } else if (SECTION.test(line)) [last, hasTerms] = [addSection(blocks, line.slice(0, -1)), false];
-    else if (PROMPT.test(line) || last?.isSession && !last.isParted) last = addSession(blocks, last, line.trim());
-    else if (item) last = addItem(blocks, last, item[2], NUMBERED.test(line));
+    } else if (SECTION.test(line)) {
+      blocks.push({ kind: "heading", lines: [line.slice(0, -1)] });
+      [last, hasTerms] = [isProse ? { kind: "section" } : null, false];
+    } else if (PROMPT.test(line) || last?.isSession && !last.isParted) {
+      last = addLine(blocks, last?.isSession ? last : null, "code", line.trim());
+      last.isSession = true;
+    } else if (item) last = addItem(blocks, last, item[2], NUMBERED.test(line));
     else if (last?.kind === "list" && !last.isParted && /^\s/.test(line)) last.items[last.items.length - 1] += ` ${line.trim()}`;
     else if (hasTerms) last = addLine(blocks, isIndented && last?.kind === "inner" ? last : null, isIndented ? "inner" : "text", line.trim());
     else if (isIndented && (!last || last.kind === "code" || last.isParted)) last = addLine(blocks, last?.kind === "code" ? last : null, "code", line.slice(4));
@@ -76,30 +80,10 @@ function addLine(blocks, last, kind, line) {
   return blocks.at(-1);
 }
 
-/** A heading in the style of Google. */
-function addSection(blocks, title) {
-  blocks.push({ kind: "heading", lines: [title] });
-  return title.startsWith("Example") ? null : { kind: "section" };
-}
-
-/** A line of what is typed into Python, or of what it prints. */
-function addSession(blocks, last, line) {
-  const block = addLine(blocks, last?.isSession ? last : null, "code", line);
-  block.isSession = true;
-  return block;
-}
-
 /** The parts of a line: `[kind, text]`, of which the kind is "plain", "code", "strong" or "em". */
 export function partsOf(line) {
-  const parts = [];
-  let end = 0;
-  for (const found of line.matchAll(WORDS)) {
-    const [whole, , code, strong, em] = found;
-    if (found.index > end) parts.push(["plain", line.slice(end, found.index)]);
-    parts.push(code ? ["code", code] : strong ? ["strong", strong] : ["em", em]);
-    end = found.index + whole.length;
-  }
-  return end < line.length ? [...parts, ["plain", line.slice(end)]] : parts;
+  const kinds = ["plain", "marks", "code", "strong", "em"];  // what is between two words that are found, and the groups of WORDS
+  return line.split(WORDS).map((text, place) => [kinds[place % kinds.length], text]).filter(([kind, text]) => text && kind !== "marks");
 }
 
 /** The elements of a docstring. */

@@ -1,9 +1,7 @@
-// The body of a request: written from tensors, read again, and what is sent of it. Knows nothing of the page.
+// The body of a request: written from tensors, read again, what is sent of it, and where it has what the server refuses. Knows nothing of the page.
 
-import { shapeOfCount } from "./arrays.js";
-import { withMissing } from "./frame.js";
-import { isJSON, parse, pretty, Written } from "./json.js";
-import { membersOf, numberOf, plainData } from "./tensors.js";
+import { parse, pretty, Written } from "./json.js";
+import { membersOf, numberOf, plainData, shapeOfCount } from "./tensors.js";
 
 /** Whether the body of an action is an inference request; that of another is a flat object, whose members are the inputs. */
 export const isInference = (action) => action.startsWith("infer");
@@ -50,6 +48,15 @@ function wholeTensor({ bytes, values, code, value, isWhole, ...tensor }) {
   return isWhole ? tensor : withMissing(tensor);
 }
 
+/** A column with missing values, as the protocol has it: null among floats, NaT among dates, and else texts of JSON. */
+export function withMissing({ contentType, ...tensor }) {
+  const { datatype, data } = tensor;
+  if (!Array.isArray(data) || /^(FP|BF)/.test(datatype) || !data.includes(null)) return tensor;
+  if (contentType === "datetime") return { ...tensor, data: data.map((value) => value ?? "NaT") };
+  const texts = data.map((value) => (value === null ? "null" : value.source ?? JSON.stringify(value)));
+  return { ...tensor, datatype: "BYTES", parameters: { content_type: "pd_json" }, data: texts };
+}
+
 function flatMember({ name, shape, data, values = [data].flat(Infinity), value }) {
   if (value !== undefined) return [name, value];
   return [name, shape?.length > 1 || values.length !== 1 ? values : values[0]];
@@ -71,16 +78,30 @@ export function isSame(one, other) {
 
 /** The id that the reader has given a request, by which the server's log names it. */
 export function idOf({ body, file }) {
-  const { id } = !file && isJSON(body) ? parse(body) ?? {} : {};
+  const { id } = file ? {} : parse(body);
   return typeof id === "string" ? id : undefined;
 }
 
 /** The inputs that were sent, for what is shown beside the outputs: with what is `declared` of them. */
 export function sentIn({ body, file, action }, declared) {
-  const tensors = !file && isJSON(body) ? tensorsOf(body, action) ?? [] : [];
+  const tensors = file ? [] : tensorsOf(body, action);
   return tensors.map((tensor) => {
     const input = declared.find(({ name }) => name === tensor.name), parameters = { ...input?.parameters, ...tensor.parameters };
     const shape = Array.isArray(tensor.shape) ? tensor.shape.map(numberOf) : input && shapeOfCount(input.shape, [tensor.data].flat(Infinity).length);
     return { ...tensor, shape, declared: input?.shape, parameters, data: plainData({ ...tensor, parameters }) };
   });
+}
+
+// Where a request has what the server refuses, as the text of its answer names it
+
+const INPUT = /^(?:inputs\[\d+\] \(|(?:(?:missing |unknown )?input|column|tensor) |rows\[(\d+)\](?:\.|: missing ))['"]?/;
+const ROW = /^['")]*(?: cannot [^:]*)?[,:] (?:row (\d+)|data\[(\d+)\]|data: array (\d+)|(?:data: )?(?:\w+ )?element (\d+))/;
+
+/** The name of the input, one of `names`, and its row, or its element where it is no table, from 0, if the text says which; null where it names no input. */
+export function placeIn(error, names) {
+  const [head, ofClass] = INPUT.exec(error) ?? [], rest = error.slice(head?.length);
+  const [name] = names.filter((each) => head && rest.startsWith(each) && !/^\w/.test(rest.slice(each.length))).sort((one, other) => other.length - one.length);
+  if (name === undefined) return null;
+  const row = ofClass ?? ROW.exec(rest.slice(name.length))?.slice(1).find(Boolean);
+  return { name, row: row && Number(row) };
 }

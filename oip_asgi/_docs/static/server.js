@@ -1,14 +1,12 @@
 // Asks the server's own paths, which are found relative to the page's address, with the headers that the reader has typed.
 
 import { clockOf, errorOf } from "./answer.js";
-import { at } from "./elements.js";
+import { at, say } from "./elements.js";
 
 export const MOUNT = new URL("../", import.meta.url);
 
 let keyBegins = "";  // what stands before a key in the header in which the host takes it, where that is known
 let refused = null;  // the headers with which the host has refused a request
-
-class Refused extends Error {}
 
 /** What a path of the server answers, as text. */
 export async function ask(path, options) {
@@ -16,12 +14,12 @@ export async function ask(path, options) {
   try {
     response = await fetch(new URL(path, MOUNT), { ...options, headers: { ...typed(), ...options?.headers } });
   } catch {
-    throw new Refused("The server does not answer.");
+    throw new Error("The server does not answer.");
   }
   const say = clockOf(response), text = await response.text(), { status } = response;
   if (!response.ok) {
     askForHeaders(response);
-    throw Object.assign(new Refused(`${status}: ${errorOf(text)}`), { status, when: status < 500 ? "" : say() });
+    throw Object.assign(new Error(`${status}: ${errorOf(text)}`), { status, when: status < 500 ? "" : say() });
   }
   return text;
 }
@@ -56,8 +54,7 @@ export function learnKey({ components }) {
 /** Whether all that is typed are headers; the reader is told of what is none. */
 export function checkHeaders() {
   const wrong = linesTyped().find((line) => !headerIn(line));
-  at("no-header").hidden = wrong === undefined;
-  at("no-header").textContent = wrong === undefined ? "" : `${JSON.stringify(wrong)} is no header: write its name, a colon and its value, such as x-api-key: secret`;
+  say(at("no-header"), wrong === undefined ? "" : `${JSON.stringify(wrong)} is no header: write its name, a colon and its value, such as x-api-key: secret`);
   return wrong === undefined;
 }
 

@@ -1,7 +1,9 @@
-// A request as code: for the shell, for Python, for a browser. Knows nothing of the page.
+// A request as code, for the shell, for Python, for a browser, and where it is shown. Knows nothing of the form.
 
-import { compact, isJSON, literal, onLines, parse, pretty } from "./json.js";
+import { at, breakable, chooseTab, listenToTabs, made, saveButton } from "./elements.js";
+import { compact, literal, oneLine, onLines, parse, pretty } from "./json.js";
 import { contentOf } from "./request.js";
+import { linkOf } from "./visit.js";
 
 const LONG = 20000;  // characters of a body, from which it is not repeated in code
 
@@ -34,16 +36,11 @@ function curl(request) {
   const { url, body, file, streams, sources } = request, saved = file ? null : fileOf(request);
   const lines = [`${saved ? `# save the body as ${saved}\n` : ""}curl ${streams ? "-sSN" : "-sS"} ${quoted(url)}`];
   for (const header of Object.entries(headersIn(request))) lines.push(`-H ${quoted(header.join(": "))}`);
-  const data = file || saved ? `@${file?.name ?? saved}` : onLines(body).replace(/^@/, " @");  // curl takes what is behind an @ for a file
-  lines.push(sources.length ? `--data-binary @- <<EOF\n${withFiles(body, sources)}\nEOF` : `--data-binary ${quoted(data)}${file ? " --output answer" : ""}`);
+  const data = file || saved ? `@${file?.name ?? saved}` : onLines(body);
+  const escaped = onLines(body).replace(/[\\$`]/g, "\\$&");  // in which files stand for their base64
+  const withFiles = sources.reduce((text, { text: base64, name }) => text.replaceAll(base64, () => `$(base64 < ${quoted(name)} | tr -d '\\n')`), escaped);
+  lines.push(sources.length ? `--data-binary @- <<EOF\n${withFiles}\nEOF` : `--data-binary ${quoted(data)}${file ? " --output answer" : ""}`);
   return lines.join(" \\\n  ");
-}
-
-/** A body for the shell, in which files stand for their base64. */
-function withFiles(body, sources) {
-  const escaped = onLines(body).replace(/[\\$`]/g, "\\$&");
-  const read = ({ name }) => `$(base64 < ${quoted(name)} | tr -d '\\n')`;
-  return sources.reduce((text, source) => text.replaceAll(source.text, () => read(source)), escaped);
 }
 
 const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
@@ -53,7 +50,8 @@ function python(request) {
   const { url, headers, body, file, streams, parts, sources } = request, saved = file ? null : fileOf(request), isBytes = file || parts.length;
   const imports = { [FILES.json]: "import json\n\n", [FILES.bytes]: "" }[saved] ?? (sources.length ? "import base64\n\n" : "");
   const begin = `${saved ? `# save the body as ${saved}\n\n` : ""}${imports}import httpx2\n\n${sources.length ? READ : ""}`;
-  const json = saved ? `json.load(open("${saved}"))` : withReads(literal(body), sources), given = isBytes ? headersIn(request) : headers;
+  const withReads = sources.reduce((text, source) => text.replaceAll(JSON.stringify(source.text), () => `read(${JSON.stringify(source.name)})`), literal(body));
+  const json = saved ? `json.load(open("${saved}"))` : withReads, given = isBytes ? headersIn(request) : headers;
   const data = isBytes ? `content=open(${JSON.stringify(file?.name ?? saved)}, "rb").read()` : `json=${json}`;
   const more = Object.keys(given).length ? `    headers=${literal(JSON.stringify(given))},\n` : "";
   const asked = `    ${JSON.stringify(url)},\n    ${data},\n${more}`;
@@ -64,22 +62,18 @@ function python(request) {
 
 const READ = 'def read(name):\n    return base64.b64encode(open(name, "rb").read()).decode()\n\n\n';
 
-const withReads = (code, sources) =>
-  sources.reduce((text, source) => text.replaceAll(JSON.stringify(source.text), () => `read(${JSON.stringify(source.name)})`), code);
-
 /**
  * The members of an inference request of which Python can write the arrays: inputs that have data and no parameters, or are parts, made by code. Null
  * where it is another request, too long, or what a server would refuse: it can be sent as it is written, but no client would make it.
  */
 function inferenceIn({ body, file, action, parts }) {
-  if (file || !action.startsWith("infer") || isLong(body) || !isJSON(body)) return null;
-  const { inputs, outputs, parameters, id } = parse(body) ?? {};
+  if (file || !action.startsWith("infer") || isLong(body)) return null;
+  const { inputs, outputs, parameters, id } = parse(body);
   const isNamed = (tensor) => typeof tensor?.name === "string";
-  const isWhole = (input) => isNamed(input) && Array.isArray(input.shape) && typeof input.datatype === "string" && /^\w+$/.test(input.datatype);
   const hasArray = (input) => (input.parameters ? Boolean(codeOf(input, parts)) : Array.isArray(input.data));
-  if (!Array.isArray(inputs) || !inputs.every((input) => isWhole(input) && hasArray(input))) return null;
-  const others = outputs ?? [];
-  return Array.isArray(others) && others.every(isNamed) ? { inputs, outputs, parameters, id } : null;
+  const isWhole = (input) => isNamed(input) && Array.isArray(input.shape) && typeof input.datatype === "string" && /^\w+$/.test(input.datatype) && hasArray(input);
+  const areAll = (tensors, test) => Array.isArray(tensors) && tensors.every(test);
+  return areAll(inputs, isWhole) && areAll(outputs ?? [], isNamed) ? { inputs, outputs, parameters, id } : null;
 }
 
 /** Lines of Python, with this package's client. */
@@ -89,7 +83,7 @@ function ours(request) {
   const made = inputs.map((input) => `        ${JSON.stringify(input.name)}: ${arrayOf(input, parts)},\n`);
   const options = { version, id, parameters, outputs: outputs?.map((output) => output.name) };
   const given = Object.entries(options).filter(([, value]) => value !== undefined && value !== null);
-  const more = given.map(([option, value]) => `, ${option}=${literal(compact(pretty(value)))}`).join("");
+  const more = given.map(([option, value]) => `, ${option}=${literal(oneLine(value))}`).join("");
   const asked = `${JSON.stringify(name)}, inputs${more})`;
   return "import numpy as np\nfrom oip_asgi.client import Client\n\n" +
     `with Client(${JSON.stringify(url.split("/models/")[0])}${headersOf(headers)}) as client:\n    inputs = {\n${made.join("")}    }\n` +
@@ -165,7 +159,7 @@ const headersOf = (headers) => Object.keys(headers).length ? `, headers=${litera
 /** Lines of JavaScript, for a browser, Node and others. */
 function browser({ url, headers, body, file, streams, parts, sources }) {
   if (file || isLong(body) || parts.length || sources.length) return null;
-  const isExact = isJSON(body) && !/\d{16}/.test(body);  // longer integers are more than a number of JavaScript can hold
+  const isExact = !/\d{16}/.test(body);  // longer integers are more than a number of JavaScript can hold
   const data = isExact ? `JSON.stringify(${body.replaceAll("\n", "\n  ")})` : JSON.stringify(compact(body));
   const ask = `const response = await fetch(${JSON.stringify(url)}, {
   method: "POST",
@@ -181,11 +175,9 @@ function browser({ url, headers, body, file, streams, parts, sources }) {
 export function declaration(sent, answered, declared) {
   const isDeclared = ([what, tensors]) => tensors.every(({ name }) => declared[what].includes(name));
   const parts = [["inputs", sent], ["outputs", answered]].filter((part) => !isDeclared(part));
-  return parts.map(([what, tensors]) => `${what}=[${writeItems(tensors.map(specOf))}]`).join(",\n");
+  const itemsOf = (items) => items.length > 1 ? `\n${items.map((item) => `    ${item},\n`).join("")}` : items.join("");  // each of several on a line
+  return parts.map(([what, tensors]) => `${what}=[${itemsOf(tensors.map(specOf))}]`).join(",\n");
 }
-
-/** Items of a list of Python: each of several is on a line of its own. */
-const writeItems = (items) => items.length > 1 ? `\n${items.map((item) => `    ${item},\n`).join("")}` : items.join("");
 
 /** The first dimension is mostly the number of rows, which may be any. */
 function specOf({ name, datatype, shape, parameters }) {
@@ -193,3 +185,51 @@ function specOf({ name, datatype, shape, parameters }) {
   const more = type && type !== "np" ? `, content_type=${JSON.stringify(type)}` : "";
   return `TensorSpec(${JSON.stringify(name)}, "${datatype}", ${pretty(shape.map((size, place) => (place ? size : -1)))}${more})`;
 }
+
+// The code that is shown
+
+const EARLIER = "Nothing to copy while there is a mistake above. Below is the last request without one.";
+const SHORT = '{"inputs": []}';  // a body for which each language has code, if it has the action
+
+let shown = null;  // the request, its codes by language, and whether the form has a mistake since
+
+export function listenToCode() {
+  listenToTabs(at("languages"), ({ textContent }) => showSnippet(textContent));
+}
+
+/** Offer the languages in which a request can be written, and its link; one before a mistake is not to be copied. */
+export function showCode(request, isEarlier) {
+  const codes = new Map(Object.entries(LANGUAGES).map(([name, { make }]) => [name, make(request)]).filter(([, code]) => code));
+  const hasLink = !request.file && !request.parts.length && Boolean(linkOf(request));
+  shown = { request, isEarlier, codes, hasLink };
+  at("link").hidden = !hasLink;
+  for (const each of [at("link"), document.querySelector("[data-copies=code] button")]) each.disabled = isEarlier;
+  at("code").classList.toggle("earlier", isEarlier);
+  const tabs = [...at("languages").children];
+  for (const tab of tabs) tab.hidden = !codes.has(tab.textContent);
+  const offered = tabs.filter(({ hidden }) => !hidden);
+  chooseTab(offered.find((tab) => tab.ariaSelected === "true") ?? offered[0]);
+}
+
+/** What the request is not offered as: a link, or code in languages that have some for another request. */
+function limitOf({ request, codes, hasLink }) {
+  const enumerate = (words) => new Intl.ListFormat("en-GB").format(words);
+  const { body, file, parts } = request, another = { ...request, body: SHORT, file: undefined, parts: [], sources: [] };
+  const languages = Object.entries(LANGUAGES).filter(([name, { make }]) => !codes.has(name) && make(another)).map(([name]) => name);
+  const others = languages.length ? `There is no code for ${enumerate(languages)}.` : "";
+  if (file || parts.length) return `A link cannot carry its bytes. ${others}`;
+  const tooLong = [...(hasLink ? [] : ["a link"]), ...(isLong(body) ? languages : [])];
+  return tooLong.length ? `The request is too long for ${enumerate(tooLong)}. ${isLong(body) ? "" : others}` : others;
+}
+
+function showSnippet(name) {
+  const { request, isEarlier, codes } = shown, code = codes.get(name), file = fileOf(request), isNamed = Boolean(file) && !isEarlier && code.includes(file);
+  at("snippet").setAttribute("aria-labelledby", `in-${name}`);
+  at("save-body").replaceChildren(...(isNamed ? [saveButton(file, () => new Blob([contentOf(request)[0]]), `Save ${file}`)] : []));
+  at("note").textContent = isEarlier ? EARLIER : [LANGUAGES[name].note, limitOf(shown)].filter(Boolean).join(" ");
+  const [begin, ...others] = code.split(request.url);
+  at("code").replaceChildren(...withEnds(begin), ...others.flatMap((part) => [...breakable(request.url, /(?<=[/])(?=[^/])/), ...withEnds(part)]));
+}
+
+/** Lines of code, in which a backslash at the end of one stands beside the word before it. */
+const withEnds = (code) => code.split(/( \\)(?=\n)/).map((part, place) => (place % 2 ? made("span", part, "end") : part));

@@ -1,14 +1,15 @@
-// The tensors of a body, as values to look at: from JSON, from flat objects, and from the bytes behind JSON. Knows nothing of the page.
+// Tensors: read from a body to be looked at, from files, or made; and their bytes, as the protocol has them. Knows nothing of the page.
 
-import { isJSON, parse, Written } from "./json.js";
+import { exactly, isJSON, parse, Written } from "./json.js";
 import { counted, single } from "./words.js";
 
 const OF_PROTOCOL = ["model_name", "model_version", "id", "parameters"];  // members of a flat object that are no tensors
-/** What holds the elements of each datatype; those of 16 bits as they are written. */
+/** What holds the elements of each datatype; those of BF16 as they are written. */
 export const ARRAYS = {
   BOOL: Uint8Array, UINT8: Uint8Array, UINT16: Uint16Array, UINT32: Uint32Array, UINT64: BigUint64Array, INT8: Int8Array, INT16: Int16Array,
-  INT32: Int32Array, INT64: BigInt64Array, FP16: Uint16Array, BF16: Uint16Array, FP32: Float32Array, FP64: Float64Array,
+  INT32: Int32Array, INT64: BigInt64Array, FP16: globalThis.Float16Array, BF16: Uint16Array, FP32: Float32Array, FP64: Float64Array,
 };
+const OF_NUMPY = { b1: "BOOL", u1: "UINT8", u2: "UINT16", u4: "UINT32", u8: "UINT64", i1: "INT8", i2: "INT16", i4: "INT32", i8: "INT64", f4: "FP32", f8: "FP64" };
 const NOT_FINITE = { NaN: NaN, Infinity, "-Infinity": -Infinity };
 
 /** The outputs of an answer, each with flat data. `binary` are the bytes behind the JSON, of the outputs that have a `binary_data_size`. */
@@ -58,7 +59,8 @@ export const shapeOf = (value) => Array.isArray(value) ? [value.length, ...(valu
 /** The elements in the bytes of a tensor: numbers and booleans; and of BYTES texts, or bytes where they are no text. */
 export function elementsOf(datatype, bytes) {
   if (datatype === "BYTES") return texts(bytes);
-  const read = { BOOL: Boolean, FP16: half, BF16: brain }[datatype] ?? ((value) => (typeof value === "bigint" ? new Written(`${value}`) : value));
+  const brain = (bits) => new Float32Array(Uint32Array.of(bits << 16).buffer)[0];  // its 16 bits are the first of 32
+  const read = { BOOL: Boolean, BF16: brain }[datatype] ?? ((value) => (typeof value === "bigint" ? new Written(`${value}`) : value));
   return Array.from(new ARRAYS[datatype](bytes.slice().buffer), (value) => read(value));
 }
 
@@ -79,17 +81,6 @@ function textOf(bytes) {
     return bytes;
   }
 }
-
-/** A number of 16 bits, with 5 bits for the exponent. */
-export function half(bits) {
-  const exponent = (bits >> 10) & 31, fraction = bits & 1023;
-  const size = exponent === 31 ? (fraction ? NaN : Infinity)
-    : exponent ? 2 ** (exponent - 15) * (1 + fraction / 1024) : 2 ** -14 * (fraction / 1024);
-  return bits & 0x8000 ? -size : size;
-}
-
-/** A number of 16 bits, which are the first of one of 32. */
-const brain = (bits) => new Float32Array(new Uint32Array([bits << 16]).buffer)[0];
 
 /** An element as a number, for what is drawn; null if it is none. */
 export function numberOf(value) {
@@ -112,27 +103,75 @@ export function digitsOf(value, datatype) {
   return Number.isFinite(number) && shorter !== number ? String(shorter) : writtenOf(value);
 }
 
-const IMAGES = [["image/png", /^\x89PNG\r\n\x1a\n/], ["image/jpeg", /^\xff\xd8\xff/], ["image/gif", /^GIF8[79]a/], ["image/webp", /^RIFF[^]{4}WEBP/]];
-const BASE64 = /^[A-Za-z0-9+/]{24,}={0,2}$/;
+const IMAGES = [["image/png", /^iVBORw0KGg/], ["image/jpeg", /^[/]9j[/]/], ["image/gif", /^R0lGOD[dl]h/], ["image/webp", /^UklGR.{6}XRUJQ/]];  // their heads in base64
 
 /** The picture that an element of BYTES holds, as it is or in base64: its bytes and its media type; null if it holds none. */
 export function imageIn(element) {
-  if (element instanceof Uint8Array) return typed(element);
-  if (typeof element !== "string" || element.length % 4 || !typeOf(atobOrNothing(element.slice(0, 24)))) return null;
-  return BASE64.test(element) ? typed(Uint8Array.from(atob(element), (each) => each.charCodeAt(0))) : null;
+  const isText = typeof element === "string", head = isText ? element : element instanceof Uint8Array ? btoa(String.fromCharCode(...element.subarray(0, 12))) : "";
+  const type = IMAGES.find(([, begin]) => begin.test(head))?.[0];
+  if (!type || (isText && (element.length % 4 || !/^[A-Za-z0-9+/]{24,}={0,2}$/.test(element)))) return null;
+  return { type, bytes: isText ? Uint8Array.from(atob(element), (each) => each.charCodeAt(0)) : element };
 }
 
-function typed(bytes) {
-  const type = typeOf(String.fromCharCode(...bytes.subarray(0, 12)));
-  return type ? { bytes, type } : null;
+// Arrays from files, at random, and their bytes: little-endian, row by row
+
+export const isFloating = (datatype) => /^(FP|BF)/.test(datatype);
+
+/** The number of elements of a shape; each -1 counts as 1. */
+export const sizeOf = (shape) => shape.reduce((product, size) => product * (size === -1 ? 1 : size), 1);
+
+/** The shape of so many elements, as a member of a flat object has none; undefined where more than one of its sizes is free. */
+export function shapeOfCount(declared, count) {
+  const free = declared.filter((size) => size === -1).length, fixed = sizeOf(declared);
+  return free > 1 || !fixed ? undefined : declared.map((size) => (size === -1 ? count / fixed : size));
 }
 
-const typeOf = (head) => IMAGES.find(([, magic]) => magic.test(head))?.[0];
+/** An array of numpy's file format: its shape and its values as numbers, which are Written where they would be rounded. Raises Error where it is none that can be read. */
+export function readNpy(buffer) {
+  const bytes = new Uint8Array(buffer), view = new DataView(buffer);
+  if (bytes.length < 12 || String.fromCharCode(...bytes.subarray(1, 6)) !== "NUMPY") throw new Error("numpy.save has not written it");
+  const isFirst = bytes[6] === 1, begin = isFirst ? 10 : 12;
+  const length = isFirst ? view.getUint16(8, true) : view.getUint32(8, true);
+  const header = new TextDecoder().decode(bytes.subarray(begin, begin + length));
+  const [, order, kind] = /'descr':\s*'([<>|=])(\w\d+)'/.exec(header) ?? [];
+  const datatype = OF_NUMPY[kind];
+  if (!datatype || order === ">") throw new Error(`it has a dtype that cannot be sent from here: expected one of ${Object.keys(OF_NUMPY).join(", ")}`);
+  if (/'fortran_order':\s*True/.test(header)) throw new Error("it is in Fortran's order: save np.ascontiguousarray(array)");
+  const shape = (/'shape':\s*\(([^)]*)\)/.exec(header)?.[1] ?? "").split(",").filter((part) => part.trim()).map(Number);
+  const values = new ARRAYS[datatype](buffer.slice(begin + length, begin + length + sizeOf(shape) * ARRAYS[datatype].BYTES_PER_ELEMENT));
+  return { shape, values: [...values].map((value) => (typeof value === "bigint" ? exactly(`${value}`) : Number(value))) };
+}
 
-function atobOrNothing(text) {
-  try {
-    return atob(text);
-  } catch {
-    return "";
-  }
+/** The bytes of numbers; those of 64 bits may be Written. Raises Error for a number that they cannot hold, as they would be those of another one. */
+export function bytesOf(datatype, values) {
+  const bigOf = (value) => BigInt(value instanceof Written ? value.source : Math.trunc(value) || 0);
+  const Kind = ARRAYS[datatype], isBig = "BigInt64Array BigUint64Array".includes(Kind.name);
+  const read = datatype === "BF16" ? brainOf : (value) => value;
+  const array = Kind.from(values, (value) => (isBig ? bigOf(value) : read(numberOf(value))));
+  const other = isFloating(datatype) ? -1 : values.findIndex((value, place) => `${array[place]}` !== writtenOf(value));
+  if (other >= 0) throw new Error(`${writtenOf(values[other])} is no ${datatype}`);
+  return new Uint8Array(array.buffer);
+}
+
+/** A number in 16 bits, which are the first of one in 32. */
+function brainOf(number) {
+  const [bits] = new Uint32Array(Float32Array.of(number).buffer);
+  return Number.isNaN(number) ? 0x7fc0 : (bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16;
+}
+
+/** Numbers at random, floats below 1, bytes of pixels or small integers, in a shape without -1; and how Python makes them. */
+export function randomIn(datatype, shape) {
+  const isFloat = isFloating(datatype), most = { BOOL: 2, UINT8: 256 }[datatype] ?? 10, size = `[${shape.join(", ")}]`;
+  const one = () => (isFloat ? Math.floor(Math.random() * 1e6) / 1e6 : Math.floor(Math.random() * most));
+  const code = `np.random.default_rng().${isFloat ? `random(${size})` : `integers(0, ${most}, ${size})`}`;
+  return { shape, values: Array.from({ length: sizeOf(shape) }, one), code };
+}
+
+/** Zeros in a shape without -1; and how Python makes them. */
+export const zerosIn = (shape) => ({ shape, values: Array(sizeOf(shape)).fill(0), code: `np.zeros([${shape.join(", ")}])` });
+
+/** How Python reads an array from a CSV file: integers of 64 bits as such, as floats they would be rounded. */
+export function csvCode(name, datatype, separator, hasNames) {
+  const dtype = /INT64/.test(datatype) ? `, dtype="${datatype.toLowerCase()}"` : "";
+  return `np.genfromtxt(${JSON.stringify(name)}, delimiter=${JSON.stringify(separator)}${hasNames ? ", skip_header=1" : ""}${dtype})`;
 }

@@ -21,7 +21,7 @@ pytestmark = needs_node
 
 DTYPES = {
     "BOOL": "?", "UINT8": "u1", "UINT16": "u2", "UINT32": "u4", "UINT64": "u8", "INT8": "i1", "INT16": "i2", "INT32": "i4", "INT64": "i8",
-    "FP16": "f2", "FP32": "f4", "FP64": "f8",
+    "FP32": "f4", "FP64": "f8",
 }  # fmt: skip
 
 
@@ -30,15 +30,8 @@ def test_numbers_become_the_bytes_of_the_datatype(scripts: Scripts) -> None:
     for datatype, dtype in DTYPES.items():
         values = [0, 1, 1, 0] if dtype == "?" else [0, 1, 2, 120, *([-1, -120] if dtype[0] in "if" else [])]
         cases[datatype] = [*values, *([0.1, 65504.0, 6e-8, -2049.5] if dtype[0] == "f" else [])]
-    found = scripts.values_of("[...arrays.bytesOf(given[0], given[1])]", [*cases.items()])
+    found = scripts.values_of("[...tensors.bytesOf(given[0], given[1])]", [*cases.items()])
     assert [bytes(each) for each in found] == [np.array(cases[datatype], dtype).tobytes() for datatype, dtype in DTYPES.items()]
-
-
-def test_halves_are_rounded_as_numpy_does(scripts: Scripts) -> None:
-    numbers = np.concatenate([np.geomspace(1e-9, 70000, 500), [65519.0, 65520.0, 2**-24, 2**-25, 3 * 2**-25, 2049.0, 2051.0]])
-    with np.errstate(over="ignore"):
-        expected = numbers.astype(np.float16).view(np.uint16).tolist()
-    assert scripts.values_of("arrays.halfOf(given)", numbers.tolist()) == expected
 
 
 def saved(array: Any) -> list[int]:
@@ -47,11 +40,11 @@ def saved(array: Any) -> list[int]:
     return [*file.getvalue()]
 
 
-READ_NPY = "arrays.readNpy(Uint8Array.from(given).buffer)"
+READ_NPY = "tensors.readNpy(Uint8Array.from(given).buffer)"
 
 
 def test_a_file_of_numpy_is_read(scripts: Scripts) -> None:
-    arrays: list[Any] = [np.arange(6).reshape(2, 3).astype(dtype) for dtype in DTYPES.values() if dtype != "f2"]
+    arrays: list[Any] = [np.arange(6).reshape(2, 3).astype(dtype) for dtype in DTYPES.values()]
     arrays += [np.arange(4).astype("f4"), np.array(0, "i8")]
     expected = [{"shape": [*array.shape], "values": array.astype(float).ravel().tolist()} for array in arrays]
     assert scripts.values_of(READ_NPY, [saved(array) for array in arrays]) == expected
@@ -70,7 +63,7 @@ def test_a_picture_becomes_the_array_that_is_declared(scripts: Scripts) -> None:
     shapes = [[4, 5], [4, 5, 3], [3, 4, 5], [1, 3, 4, 5], [-1, 4, 5, 3], [1, 4, 5]]
     cases = [(shape, datatype) for shape in shapes for datatype in ("UINT8", "FP32")]
     sent = [(pixels.ravel().tolist(), *case) for case in cases]
-    asked = "arrays.valuesOf(Uint8Array.from(given[0]), arrays.layoutFor(given[1], { width: 5, height: 4 }), given[2])"
+    asked = "drawing.valuesOf(Uint8Array.from(given[0]), drawing.layoutFor(given[1], { width: 5, height: 4 }), given[2])"
     for (shape, datatype), found in zip(cases, scripts.values_of(asked, sent), strict=True):
         values = np.array(found) * (255 if datatype == "FP32" else 1)
         if 3 in shape:
@@ -86,14 +79,14 @@ def test_rows_are_read_as_the_csv_module_writes_them(scripts: Scripts) -> None:
         file = io.StringIO()
         csv.writer(file, delimiter=separator).writerows(rows)
         texts.append(file.getvalue())
-    assert scripts.values_of("rows.readRows(given)", texts) == [rows] * 3
+    assert scripts.values_of("cells.readRows(given)", texts) == [rows] * 3
 
 
 def test_rows_go_into_the_columns_by_name_or_in_order(scripts: Scripts) -> None:
     by_name = [["plan", "id", "age"], ["pro", "7", "31"], ["basic", "8", "42"]]
     in_order, of_others = [["Bern", "pro"], ["Ulm"]], [["who", "where"], ["Ann", "Bern"]]
     columns = [["age", ["31", "42"]], ["plan", ["pro", "basic"]]]
-    found = "rows.columnsOf(given[0], ['age', 'city', 'plan'], given[1], (texts) => texts.includes('who'))"
+    found = "cells.columnsOf(given[0], ['age', 'city', 'plan'], given[1], (texts) => texts.includes('who'))"
     asked = f"(({{ head, texts, unknown }}) => [head, [...texts], unknown])({found})"
     assert scripts.values_of(asked, [(by_name, 0), (in_order, 1), (of_others, 0)]) == [
         [["plan", "id", "age"], columns, ["id"]],
@@ -198,8 +191,8 @@ LONG = [2**53 - 1, -(2**53) + 1, 2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63)]
 def test_integers_that_a_browser_would_round_stay_as_they_are(scripts: Scripts) -> None:
     texts = [str(number) for number in LONG]
     assert scripts.values_of(f"{READ_NPY}.values.map(cells.fieldText)", [saved(np.array(LONG))]) == [texts]
-    asked = "rows.numbersOf([given])[0].map(cells.fieldText)"
+    asked = "cells.numbersOf([given])[0].map(cells.fieldText)"
     assert scripts.values_of(asked, [texts, [f" +{2**53 + 1}.0 "]]) == [texts, [str(2**53 + 1)]]
-    bytes_of = "['INT64', 'FP64'].map((datatype) => [...arrays.bytesOf(datatype, rows.numbersOf([given])[0])])"
+    bytes_of = "['INT64', 'FP64'].map((datatype) => [...tensors.bytesOf(datatype, cells.numbersOf([given])[0])])"
     [found] = scripts.values_of(bytes_of, [texts])
     assert [bytes(each) for each in found] == [np.array(LONG).tobytes(), np.array(LONG, float).tobytes()]

@@ -106,7 +106,7 @@ def test_the_place_that_a_refusal_names_is_found(scripts: Scripts) -> None:
         assert answer.status == 400, (model, asked, answer.body)
         texts.append(json.loads(answer.body)["error"])
     names = ["age", "plan", QUOTED["name"], "date", "x", "xs", "file", "when", "names", "factor"]
-    found = scripts.values_of("places.placeIn(given[0], given[1])", [(text, names) for text in texts])
+    found = scripts.values_of("request.placeIn(given[0], given[1])", [(text, names) for text in texts])
     expected = [{"name": name} if row is None else {"name": name, "row": row} for *_, name, row in REFUSED]
     assert list(zip(texts, found, strict=True)) == list(zip(texts, expected, strict=True))
 
@@ -123,4 +123,4 @@ def test_the_place_that_a_refusal_names_is_found(scripts: Scripts) -> None:
     ],
 )
 def test_a_text_that_names_no_input_of_the_form_has_no_place(scripts: Scripts, text: str) -> None:
-    assert scripts.values_of("places.placeIn(given, ['age'])", [text]) == [None]
+    assert scripts.values_of("request.placeIn(given, ['age'])", [text]) == [None]

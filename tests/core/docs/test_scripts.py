@@ -50,17 +50,17 @@ OF_WORDS: dict[str, list[tuple[Any, Any]]] = {
         *(("True", True), ("False", False), ("None", None), ("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity")),
         *((word, None) for word in ("x", "1,5", "0x1", "", "NAN", "1_000")),
     ],
-    "[true, false].map((pairs) => rows.wordsOf(given, pairs))": [
+    "[true, false].map((pairs) => cells.wordsOf(given, pairs))": [
         (text, [ROWS_OF_LISTS] * 2)
         for text in ("[[1,2],[3,4]]", "[[1, 2], [3, 4]]", "[[1 2]\n [3 4]]", "[[1,\n  2],\n [3,\n  4]]")
     ],
-    "rows.numbersOf(given)": [
+    "cells.numbersOf(given)": [
         ([["a", "b"], ["1", " 2.5"], ["", "-3e2"]], [[1, 2.5], [None, -300]]),  # JSON has no NaN
         ([["1", "2"]], [[1, 2]]),
         ([["1", "2"], ["3"]], "line 2 has 1 number, and the first 2"),
         ([["a", "b"]], "it has no numbers"),
     ],
-    "(arrays.bytesOf(given[0], rows.numbersOf([['1', given[1]]]).flat()), null)": [
+    "(tensors.bytesOf(given[0], cells.numbersOf([['1', given[1]]]).flat()), null)": [
         *((each, None) for each in (("INT8", "-128"), ("UINT8", "255"), ("INT64", f"{MOST - 1}"), ("UINT64", f"{2 * MOST - 1}"))),
         (("FP32", ""), None),
         (("INT8", "128"), "128 is no INT8"),
@@ -68,23 +68,35 @@ OF_WORDS: dict[str, list[tuple[Any, Any]]] = {
         (("INT32", ""), "NaN is no INT32"),
         (("INT64", f"{MOST}"), f"{MOST} is no INT64"),
     ],
-    "frame.withMissing(given)": [
+    "request.withMissing(given)": [
         (tensor("FP64", [1.5, None]), tensor("FP64", [1.5, None])),
         (tensor("BYTES", ["2021-03-01T00:00:00", None], contentType="datetime"), tensor("BYTES", ["2021-03-01T00:00:00", "NaT"])),
         (tensor("INT64", [3, None]), texts("3", "null")),
         (tensor("BYTES", ["Bern", None], contentType="str"), texts('"Bern"', "null")),
         (tensor("INT64", [3]), tensor("INT64", [3])),
     ],
-    "[json.mistakeIn(given), json.isJSON(given)]": [
-        *((text, [place, False]) for text, place in [
-            ('{"inputs": [}', 12), ("", 0), (" ", 1), ('{"a": 1', 7), ('{"a": 1,}', 8), ("[1, 2,]", 6), ("[1 2]", 3), ('{"a" 1}', 5),
-            ("{a: 1}", 1), ('{"a": 01}', 7), ('["a\nb"]', 1), ('["a', 1), ("[tru]", 1), ("[True]", 1), ("[NaN]", 1), ("[-]", 1),
-            ("[1.]", 2), ("{} x", 3), ("[[1], 2}", 7), (r'["\x"]', 1), ("]", 0), ('{"a": {"b": [1, {}, []]}, "c": [}', 32),
-            ("['a']", 1),
-        ]),
-        *((text, [len(text), True]) for text in (
-            r'{"a": [1, -2.5e+3, "\u00e9\\\"", true, false, null, {}, []], "": {"b": 0}}', " 1 ", '"a"', "[]\n",
-        )),
+    "[json.mistakeIn(given).slice(0, 24), json.isJSON(given)]": [
+        *((text, ["The JSON has a mistake: ", False]) for text in ('{"inputs": [}', "", '{"a": 1', "[1, 2,]", "{a: 1}", "[NaN]", "['a']")),
+        *((text, ["", True]) for text in (r'{"a": [1, -2.5e+3, "\u00e9\\\"", true, null, {}, []]}', " 1 ", '"a"', "[]\n", "null")),
+    ],
+    "json.onLines(given)": [
+        (
+            '{"id":"a, b", "inputs":[{"name":"x","data":[1,2]},\n\n{}]}',
+            '{\n  "id": "a, b",\n  "inputs": [\n    {"name": "x", "data": [1, 2]},\n    {}\n  ]\n}',
+        ),
+        ('{"x": [[1], []], "y": {}}', '{\n  "x": [[1], []],\n  "y": {}\n}'),
+        *(('[{"x": 1}, {"x": null}]',) * 2, ("{}", "{}")),
+    ],
+    "[json.compact(given), json.literal(given)]": [
+        (
+            '{"a b": [1.50, true],\n "c": "true \\" \\/ \\u00e9 , "}',
+            ['{"a b":[1.50,true],"c":"true \\" \\/ \\u00e9 , "}', '{"a b": [1.50, True],\n     "c": "true \\" / é , "}'],
+        ),
+    ],
+    "json.pretty(given)": [
+        ({"a": [], "b": {}, "c": [[1, "x"], None]}, '{\n  "a": [],\n  "b": {},\n  "c": [[1, "x"], null]\n}'),
+        ([{"a": 1}, 2], '[\n  {\n    "a": 1\n  },\n  2\n]'),
+        ([10**9] * 9, "[\n  " + ", ".join(["1000000000"] * 7) + ",\n  1000000000, 1000000000\n]"),
     ],
     # requests
     "request.tensorsOf(given[0], given[1])?.map(({ name }) => name) ?? null": [
@@ -140,7 +152,7 @@ OF_WORDS: dict[str, list[tuple[Any, Any]]] = {
         (("FP32", 0.123456789012), "0.123456789012"),  # was sent, and is no number of 32 bits
         *((("FP32", "NaN"), "NaN"), (("FP32", None), "")),
     ],
-    "options.wordsOf({ content_type: given })": [
+    "described.wordsOf({ content_type: given })": [
         (name, [["content_type", "Content type, if a request names none", words]])
         for name, words in [("pd", "a data frame (pd)"), ("str", "texts (str)"), ("picture", "picture"), ("toString", "toString")]
     ],

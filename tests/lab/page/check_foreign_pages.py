@@ -7,6 +7,7 @@ port are of the same site, and `models.example` stands for a server in the clear
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -19,10 +20,10 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.support.chromium import launched
-from tests.support.foreign_site import KEY
 from tests.support.processes import Served, get, post, serving
 
 INFER: Final = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]}
+KEY: Final = f"oip_asgi_foreign_pages_{os.getpid()}"
 REGISTER: Final = {"key": f"/{KEY}", "offset": 0, "byte_size": 8}
 
 CHANGES: Final[dict[str, Any]] = {
@@ -143,7 +144,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
         stack.callback(memory.unlink)
         stack.callback(memory.close)
         command = ["python", "-m", "uvicorn", "tests.support.foreign_site:app", "--port", "PORT", "--no-access-log"]
-        env = {"TRUSTED_ORIGIN": f"http://localhost:{ports[1]}"}
+        env = {"TRUSTED_ORIGIN": f"http://localhost:{ports[1]}", "FOREIGN_KEY": KEY}
         served = stack.enter_context(serving(command, tmp_path_factory.mktemp("foreign") / "site.log", env))
         own = post(f"{served.url}/v2/systemsharedmemory/region/own/register", json=REGISTER, timeout=30)
         assert own.status_code == 200, own.text

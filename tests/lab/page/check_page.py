@@ -278,11 +278,11 @@ def test_the_command_for_the_shell_has_a_line_for_each_tensor(site: Served, show
         f"curl -sS '{site.url}/v2/models/people/infer' \\",
         "  -H 'Content-Type: application/json' \\",
         "  --data-binary '{",
-        '  "id":"[{ , }]",',
-        """  "parameters":{"a":1, "b":"it'\\''s"},""",
-        '  "inputs":[',
-        f"    {age},",
-        f"    {city}",
+        '  "id": "[{ , }]",',
+        """  "parameters": {"a": 1, "b": "it'\\''s"},""",
+        '  "inputs": [',
+        '    {"name": "age", "shape": [1], "datatype": "INT64", "data": [9007199254740993]},',
+        r"""    {"name": "city", "shape": [1], "datatype": "BYTES", "data": ["it'\''s, {\"Bern\"}\n!! $HOME \\"]}""",
         "  ]",
         "}'",
     ]
@@ -292,7 +292,7 @@ def test_the_command_for_the_shell_has_a_line_for_each_tensor(site: Served, show
     page.select_option("#action", "generate")
     write_json(page, '{"age": [1], "city": ["Bern"]}')
     code = code_of(page, "curl")
-    assert code.splitlines()[2:] == ["  --data-binary '{", '  "age":[1],', '  "city":["Bern"]', "}'"]
+    assert code.splitlines()[2:] == ["  --data-binary '{", '  "age": [1],', '  "city": ["Bern"]', "}'"]
     assert json.loads(printed_by("sh", "-c", code))["line"] == "Bern 1"
 
 
