@@ -110,7 +110,7 @@ def _read_arrays(
     is_binary: object = False
     if parameters:
         is_binary = parameters.get("binary_data_output") if len(parameters) == 1 else None
-    if outputs:
+    if outputs and type(is_binary) is bool:
         is_binary = _find_way(outputs, is_binary, model)
     if type(is_binary) is not bool or len(items) != len(model.inputs):
         return None

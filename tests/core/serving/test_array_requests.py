@@ -20,6 +20,7 @@ ROWS: Final = [[0.5, -1], [1e30, 3]]
 TWO: Final = [{**X, "data": ROWS}, {**N, "data": [7]}]
 AS_BYTES: Final = {"parameters": {"binary_data": True}}
 AS_JSON: Final = {"parameters": {"binary_data": False}}
+EACH_AS_BYTES: Final = [{"name": "y", **AS_BYTES}, {"name": "m", **AS_BYTES}]
 
 
 def document(inputs: Any, **more: Any) -> Request:
@@ -50,7 +51,7 @@ REQUESTS: Final[dict[str, Request]] = {
     "binary, all outputs too": framed(BINARY, BYTES, parameters={"binary_data_output": True}),
     "JSON, all outputs binary": document(TWO, parameters={"binary_data_output": True}),
     "all outputs as JSON": framed(BINARY, BYTES, parameters={"binary_data_output": False}),
-    "each output as bytes": document(TWO, outputs=[{"name": "y", **AS_BYTES}, {"name": "m", **AS_BYTES}]),
+    "each output as bytes": document(TWO, outputs=EACH_AS_BYTES),
     "each output by the flag of all": document(TWO, parameters={"binary_data_output": True}, outputs=[{"name": "y"}, {"name": "m"}]),
     "one as bytes and one not": document(TWO, outputs=[{"name": "y", **AS_BYTES}, {"name": "m", **AS_JSON}]),
     "outputs in another order": document(TWO, outputs=[{"name": "m"}, {"name": "y"}]),
@@ -61,6 +62,9 @@ REQUESTS: Final[dict[str, Request]] = {
     "a content type": document([{**TWO[0], "parameters": {"content_type": "np"}}, TWO[1]]),
     "a content type of all": document(TWO, parameters={"content_type": "np"}),
     "a timeout": document(TWO, parameters={"timeout": 10**8}),
+    "each output as bytes, a content type of all": document(TWO, parameters={"content_type": "none"}, outputs=EACH_AS_BYTES),
+    "each output as bytes, a timeout that is none": document(TWO, parameters={"timeout": "a"}, outputs=EACH_AS_BYTES),
+    "each output as bytes, a flag that is none": document(TWO, parameters={"binary_data_output": 1}, outputs=EACH_AS_BYTES),
     "a flag that is none": document(TWO, parameters={"binary_data_output": 1}),
     "an output's flag that is none": document(TWO, outputs=[{"name": "y", "parameters": {"binary_data": 1}}, {"name": "m"}]),
     "an input less": document(TWO[:1]),
@@ -143,7 +147,8 @@ def test_requests_are_answered_alike(run: str, is_declared: bool) -> None:
     answers = ask(RESULTS["arrays by name"], run, REQUESTS, is_declared=is_declared)
     assert json.loads(answers["JSON"].body)["outputs"][1]["data"] == [7]
     assert {answers[name].status for name in ("JSON", "binary", "no rows", "long bytes")} == {200}
-    assert {answers[name].status for name in ("an input less", "too few elements", "bytes left", "no data")} == {400}
+    wrong = [name for name in REQUESTS if name.startswith("each output as bytes, ")]
+    assert {answers[name].status for name in ("an input less", "too few elements", "bytes left", "no data", *wrong)} == {400}
 
 
 @pytest.mark.parametrize("run", ["inline", "async", "thread"])
