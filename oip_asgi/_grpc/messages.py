@@ -243,7 +243,7 @@ class GRPCFormat:
         parts: list[Buffer] = [b""]
         for name, _ in request.model.outputs:
             array = arrays[len(parts) // 2]
-            message.outputs.add(name=name, datatype=name_of(array.dtype), shape=array.shape)
+            message.outputs.add(name=name, datatype=name_of(array.dtype, "BF16"), shape=array.shape)
             contents = array.tobytes()
             parts += encode_bytes_head(_RAW_OUTPUT_CONTENTS, len(contents)), contents
         parts[0] = message.SerializeToString()

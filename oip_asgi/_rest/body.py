@@ -141,13 +141,12 @@ def _read_arrays(
 
 def _find_way(outputs: Sequence[schemas.RequestOutput], every: object, model: ArrayModel) -> object:
     """Whether all outputs of a model are asked for as bytes; None if one is asked for in another way."""
-    ways = {
-        each.parameters.get("binary_data") if each.parameters else every
+    ways = [
+        every if not (given := each.parameters) else given.get("binary_data") if len(given) == 1 else None
         for each in outputs
-        if not each.parameters or len(each.parameters) == 1
-    }
+    ]
     is_each = [each.name for each in outputs] == [name for name, _ in model.outputs]
-    return ways.pop() if is_each and len(ways) == 1 else None
+    return ways[0] if is_each and all(way is ways[0] for way in ways) else None  # 1 is not true
 
 
 def is_quick(body: Buffer, header_length: int | None) -> bool:
@@ -348,7 +347,7 @@ def encode_arrays(request: ArrayRequest, arrays: Sequence[Array]) -> tuple[bytes
     binary: list[Buffer] = []
     for name, _ in model.outputs:
         array = arrays[len(outputs)]
-        datatype: Any = name_of(array.dtype)
+        datatype: Any = name_of(array.dtype, "BF16")  # as `Tensor.datatype` says it
         if request.is_binary:
             content = array.tobytes()
             binary.append(content)

@@ -18,9 +18,7 @@ X: Final = {"name": "x", "shape": [2, 2], "datatype": "FP32"}
 N: Final = {"name": "n", "shape": [1], "datatype": "INT64"}
 ROWS: Final = [[0.5, -1], [1e30, 3]]
 TWO: Final = [{**X, "data": ROWS}, {**N, "data": [7]}]
-AS_BYTES: Final = {"parameters": {"binary_data": True}}
 AS_JSON: Final = {"parameters": {"binary_data": False}}
-EACH_AS_BYTES: Final = [{"name": "y", **AS_BYTES}, {"name": "m", **AS_BYTES}]
 
 
 def document(inputs: Any, **more: Any) -> Request:
@@ -30,6 +28,13 @@ def document(inputs: Any, **more: Any) -> Request:
 def framed(inputs: Any, data: bytes, **more: Any) -> Request:
     text = json.dumps({"inputs": inputs, **more}).encode()
     return Request("POST", "/models/m/infer", (("inference-header-content-length", str(len(text))),), text + data)
+
+
+def as_bytes(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "parameters": {"binary_data": True, **more}}
+
+
+EACH_AS_BYTES: Final = [as_bytes("y"), as_bytes("m")]
 
 
 def sized(tensor: dict[str, Any], size: int) -> dict[str, Any]:
@@ -53,12 +58,19 @@ REQUESTS: Final[dict[str, Request]] = {
     "all outputs as JSON": framed(BINARY, BYTES, parameters={"binary_data_output": False}),
     "each output as bytes": document(TWO, outputs=EACH_AS_BYTES),
     "each output by the flag of all": document(TWO, parameters={"binary_data_output": True}, outputs=[{"name": "y"}, {"name": "m"}]),
-    "one as bytes and one not": document(TWO, outputs=[{"name": "y", **AS_BYTES}, {"name": "m", **AS_JSON}]),
+    "one as bytes and one not": document(TWO, outputs=[as_bytes("y"), {"name": "m", **AS_JSON}]),
     "outputs in another order": document(TWO, outputs=[{"name": "m"}, {"name": "y"}]),
     "one output": document(TWO, outputs=[{"name": "y"}]),
     "an unknown output": document(TWO, outputs=[{"name": "y"}, {"name": "z"}]),
     "a content type is asked for": document(TWO, outputs=[{"name": "y", "parameters": {"content_type": "np"}}, {"name": "m"}]),
     "a class is asked for": document(TWO, outputs=[{"name": "y"}, {"name": "m", "parameters": {"classification": 1}}]),
+    "an output as bytes, of a class": document(
+        TWO, outputs=[{"name": "y"}, {"name": "m", "parameters": {"binary_data": True, "classification": 1}}]
+    ),
+    "an output as bytes, of a content type": document(
+        TWO, outputs=[{"name": "y"}, {"name": "m", "parameters": {"binary_data": True, "content_type": "np"}}]
+    ),
+    "a second flag that is none": document(TWO, outputs=[EACH_AS_BYTES[0], {"name": "m", "parameters": {"binary_data": 1}}]),
     "a content type": document([{**TWO[0], "parameters": {"content_type": "np"}}, TWO[1]]),
     "a content type of all": document(TWO, parameters={"content_type": "np"}),
     "a timeout": document(TWO, parameters={"timeout": 10**8}),
@@ -147,7 +159,10 @@ def test_requests_are_answered_alike(run: str, is_declared: bool) -> None:
     answers = ask(RESULTS["arrays by name"], run, REQUESTS, is_declared=is_declared)
     assert json.loads(answers["JSON"].body)["outputs"][1]["data"] == [7]
     assert {answers[name].status for name in ("JSON", "binary", "no rows", "long bytes")} == {200}
-    wrong = [name for name in REQUESTS if name.startswith("each output as bytes, ")]
+    assert b'"content_type":"np"' in answers["an output as bytes, of a content type"].body
+    assert b'"BYTES"' in answers["an output as bytes, of a class"].body
+    wrong = ["a second flag that is none"]
+    wrong += [name for name in REQUESTS if name.startswith("each output as bytes, ")]
     assert {answers[name].status for name in ("an input less", "too few elements", "bytes left", "no data", *wrong)} == {400}
 
 
@@ -159,6 +174,18 @@ def test_results_are_answered_alike(run: str, name: str, is_declared: bool) -> N
     answers = ask(RESULTS[name], run, requests, is_declared=is_declared)
     is_wrong = name in ("an error", "it writes", "None") or (is_declared and name in NOT_AS_DECLARED)
     assert {answer.status for answer in answers.values()} == {500 if is_wrong else 200}
+
+
+def test_bf16_is_named() -> None:
+    server = InferenceServer()
+    inputs, outputs = [TensorSpec("x", "BF16", [-1])], [TensorSpec("y", "BF16", [-1])]
+    server.register("m", lambda x: x, inputs=inputs, outputs=outputs, run="inline")
+    way, sent = over_asgi(OIPApp(server), ""), {"name": "x", "shape": [1], "datatype": "BF16"}
+    for request in (document([{**sent, "data": [1.5]}]), framed([sized(sent, 2)], b"\xc0?")):
+        assert json.loads(way(request).body)["outputs"] == [{"name": "y", "shape": [1], "datatype": "BF16", "data": [1.5]}]
+    answer = ASGI_CLIENTS["ASGI"](server).ask("ModelInfer", wire_request("m", [sent], [b"\xc0?"]))
+    assert answer.outputs[0].datatype == "BF16"
+    server.stop()
 
 
 @pytest.mark.parametrize("make_client", ASGI_CLIENTS.values(), ids=ASGI_CLIENTS)
