@@ -43,12 +43,11 @@ class ArrayModel(msgspec.Struct, frozen=True, eq=False):
 
     def take_arrays(self, result: Any) -> list[Array] | None:
         """The outputs of a result that is short and just as declared; None for any other."""
-        outputs, kind = self.outputs, type(result)
+        outputs, kind, size = self.outputs, type(result), 0
         values = (result,) if kind is ndarray else result
         if kind not in (ndarray, dict, tuple) or len(values) != len(outputs):
             return None
         arrays: list[Array] = []
-        size = 0
         for name, spec in outputs:
             array = result.get(name) if kind is dict else values[len(arrays)]
             if type(array) is not ndarray or not array.size:

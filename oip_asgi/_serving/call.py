@@ -127,11 +127,24 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
             self.deadline = min(self.deadline, since + decoded.seconds)
 
     def expand(self) -> Decoded:
-        """The request with all of its objects, as somebody reads them."""
+        """The request with all of its objects, as somebody reads them. It is not checked again: the function
+        may have reshaped its arrays."""
         if self.array_request is not None:
-            request, self.array_request, since = self.array_request.make_request(), None, self.timings.since
-            self.decoded = accept(
-                self.engine, self.model, self.handler, self.wire, request, since, self.seconds
+            request, self.array_request = self.array_request.make_request(), None
+            self.decoded = Decoded(
+                self.model,
+                self.wire,
+                request,
+                self.handler.binding,
+                tensors={each.name: each for each in request.inputs},
+                content_type=None,
+                outputs=request.outputs,
+                content_types={},
+                apply_options=None,
+                since=self.timings.since,
+                seconds=self.seconds,
+                max_body_bytes=self.engine.options.max_body_bytes,
+                columns=None,
             )
         return self.decoded
 

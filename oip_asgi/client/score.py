@@ -251,7 +251,7 @@ def _read(value: Any, *, is_text: bool, empty: str | None, are_floats: bool) -> 
     """A value of a cell. A model of numbers has no missing boolean; and a whole number that a float would
     round stays one."""
     value = (empty if value == "" else value) if is_text else read_text(value)
-    if not are_floats or isinstance(value, (str, list)) or abs(value or 0) >= 2**53:
+    if not are_floats or not isinstance(value, (int, float, _NONE)) or abs(value or 0) >= 2**53:
         return value
     return np.nan if value is None else float(value)
 

@@ -387,6 +387,14 @@ def test_what_pandas_reads_is_scored(score: Score, site: Site, tmp_path: Path) -
         assert score(name, text).values == expected
 
 
+@pytest.mark.parametrize("cell", ['{"b": 1}', "[1, 2]", '"x"'])
+def test_what_is_no_number_is_refused(score: Score, site: Site, cell: str) -> None:
+    classifier = LogisticRegression().fit([[1.0, 2.0], [3.0, 4.0]], [0, 1])
+    site.server.register("numbers", classifier.predict)
+    scored = score("numbers", '{"a": 1, "b": 2}\n' + f'{{"a": {cell}, "b": 2}}\n' + '{"a": 3, "b": 4}\n', rows="rows.jsonl")
+    assert (scored.status, scored.values) == (1, [0, 1])
+
+
 # A run
 
 

@@ -117,6 +117,8 @@ RESULTS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "nothing": lambda x, n: {"y": np.empty((0, 2), np.float32), "m": n},
     "a subclass": lambda x, n: {"y": np.ma.masked_array(x), "m": n},
     "an error": lambda x, n: {"y": x.reshape(7), "m": n},
+    "it reshapes its inputs": lambda x, n: x.__setattr__("shape", (-1, 1)) or {"y": [[1.0, 2.0]], "m": n},
+    "it reshapes its inputs, and raises": lambda x, n: x.__setattr__("shape", (-1, 1)) or x.reshape(7),
     "it writes": lambda x, n: {"y": x.__iadd__(1), "m": n},
 }
 
@@ -172,7 +174,7 @@ def test_requests_are_answered_alike(run: str, is_declared: bool) -> None:
 def test_results_are_answered_alike(run: str, name: str, is_declared: bool) -> None:
     requests = {each: REQUESTS[each] for each in ("JSON", "binary, all outputs too", "with an id")}
     answers = ask(RESULTS[name], run, requests, is_declared=is_declared)
-    is_wrong = name in ("an error", "it writes", "None") or (is_declared and name in NOT_AS_DECLARED)
+    is_wrong = name in ("an error", "it reshapes its inputs, and raises", "it writes", "None") or (is_declared and name in NOT_AS_DECLARED)
     assert {answer.status for answer in answers.values()} == {500 if is_wrong else 200}
 
 
