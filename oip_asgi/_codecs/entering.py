@@ -60,7 +60,7 @@ def enter(
             got = NO_SCALARS[type(value)] if is_json else show(value)
             of = "" if spec is None else f" of {spec.datatype}"
             number = f"; for a missing number, write [{got}]" if kind is NUMBER else ""
-            hint = f"{number}; for its default, leave it out" if value is None else ""
+            hint = f"{number}; if it has a default, leave it out" if value is None else ""
             raise InvalidRequest(f"data is {got}: expected a scalar or a list{of}{hint}")
         leaves, shape = _take_apart(value, are_items=kind is JSON)
         classes = set(map(type, leaves))

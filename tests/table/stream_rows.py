@@ -107,7 +107,7 @@ def _requests() -> list[StreamRow]:
             "null for an input",
             "grid/generate",
             {"grid": None},
-            f"input 'grid': data is null: {expected}; for a missing number, write [null]; for its default, leave it out",
+            f"input 'grid': data is null: {expected}; for a missing number, write [null]; if it has a default, leave it out",
         ),
         refused(
             "an object for an input",

@@ -245,7 +245,7 @@ def test_dates_of_numpy_are_dates(unit: str) -> None:
         (
             "double",
             {"x": None},
-            "input 'x': data is None: expected a scalar or a list of FP32; for a missing number, write [None]; for its default, leave"
+            "input 'x': data is None: expected a scalar or a list of FP32; for a missing number, write [None]; if it has a default, leave"
             " it out",
         ),
         ("double", {"x": object()}, "input 'x': data[0] is <object object at "),
