@@ -36,7 +36,6 @@ from .._protocol.tensors import (
     check_supported,
     drop_shared_memory,
     join_repeated,
-    make_read_only,
     make_tensor,
 )
 from .wire import check_fields, encode_bytes_head, find_texts, has_more_fields, split_field
@@ -170,7 +169,7 @@ class GRPCFormat:
         return raw or message.raw_input_contents
 
     def decode(
-        self, _: Buffer, handler: Handler, read_region: ReadRegion, model: ArrayModel | None = None
+        self, _: Buffer, handler: Handler, read_region: ReadRegion, model: ArrayModel | None = None, /
     ) -> InferenceRequest | ArrayRequest:
         raw: Sequence[Buffer | None] = (
             self.parse() if self.message is None else self.message.raw_input_contents[:]
@@ -228,9 +227,7 @@ class GRPCFormat:
         memories = find_memories(response.outputs, request)
         for tensor in response.outputs:
             array = tensor.array
-            output = message.outputs.add(
-                name=tensor.name, datatype=name_of(array.dtype) or tensor.datatype, shape=array.shape
-            )
+            output = message.outputs.add(name=tensor.name, datatype=name_of(array.dtype), shape=array.shape)
             if tensor.parameters:
                 encode_parameters(tensor.parameters, output.parameters)
             contents = b"" if tensor.name in elsewhere else own_bytes(array, memories)
@@ -243,7 +240,7 @@ class GRPCFormat:
         parts: list[Buffer] = [b""]
         for name, _ in request.model.outputs:
             array = arrays[len(parts) // 2]
-            message.outputs.add(name=name, datatype=name_of(array.dtype, "BF16"), shape=array.shape)
+            message.outputs.add(name=name, datatype=name_of(array.dtype), shape=array.shape)
             contents = array.tobytes()
             parts += encode_bytes_head(_RAW_OUTPUT_CONTENTS, len(contents)), contents
         parts[0] = message.SerializeToString()
@@ -272,11 +269,9 @@ def _read_arrays(
         if shape and min(shape) < 0:
             return None
         try:
-            arrays[name] = array = from_bytes(contents, dtype, shape)
+            arrays[name] = from_bytes(contents, dtype, shape)
         except InvalidRequest:  # which says more below
             return None
-        if array.flags.writeable:
-            make_read_only(array)
     return arrays
 
 

@@ -23,7 +23,7 @@ from .._extensions.reserved import FINAL, WANTS_FINAL
 from .._io import begin
 from .._models.handler import Handler
 from .._models.model import Model
-from .._protocol.array_requests import ArrayModel, ArrayRequest
+from .._protocol.array_requests import ArrayRequest
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import (
     Busy,
@@ -179,11 +179,10 @@ class _Request(GRPCFormat):
         return "" if self.message is None else str(self.message.id)
 
     def decode(
-        self, _: Buffer, handler: Handler, read_region: ReadRegion, model: ArrayModel | None = None
+        self, body: Buffer, handler: Handler, read_region: ReadRegion, _: object = None, /
     ) -> InferenceRequest | ArrayRequest:
         self.has_many = handler.streams
-        del model  # a response has more to say
-        return super().decode(_, handler, read_region)
+        return super().decode(body, handler, read_region)  # a response has more to say than arrays
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> list[Any]:
         parameters = {FINAL: not self.has_many, **response.parameters}

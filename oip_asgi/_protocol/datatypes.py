@@ -53,8 +53,12 @@ DTYPES: Final[Mapping[Datatype, DType]] = {
 }
 
 _NAMES: Final[dict[DType, Datatype]] = {dtype: name for name, dtype in DTYPES.items()}
-name_of: Final = _NAMES.get
-"""The inverse of `DTYPES`."""
+
+
+def name_of(dtype: DType) -> Datatype:
+    """The inverse of `DTYPES`, for the dtype of a tensor: the only other one that it may have is BF16's."""
+    return _NAMES.get(dtype, "BF16")
+
 
 _ALSO_CALLED: Final[Mapping[str, Datatype]] = {
     **{name.casefold(): name for name in (*DTYPES, "BF16")},
@@ -119,7 +123,7 @@ def suggest_datatype(name: str) -> str:
 
 def datatype_of(dtype: DType) -> Datatype | None:
     """The protocol's name of a numpy dtype in wire order, None if the protocol has none."""
-    name = name_of(dtype)
+    name = _NAMES.get(dtype)
     if name is None and dtype.name == "bfloat16":
         return "BF16"
     return name

@@ -157,7 +157,7 @@ class Tensor(msgspec.Struct, eq=False, gc=False):  # in no reference cycle, and 
     @property
     def datatype(self) -> Datatype:
         """The protocol's name of the array's dtype."""
-        return name_of(self.array.dtype, "BF16")  # __post_init__ lets no other extension in
+        return name_of(self.array.dtype)
 
 
 _EMPTY: Final = Tensor("", np.empty(0, np.float32))

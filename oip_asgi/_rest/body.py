@@ -36,7 +36,6 @@ from .._protocol.tensors import (
     Tensor,
     check_supported,
     drop_shared_memory,
-    make_read_only,
     make_tensor,
     refuse_region,
 )
@@ -122,16 +121,13 @@ def _read_arrays(
             if dtype is None:
                 return None
             if not of_input and type(item.data) is list:
-                array = from_value(item.data, dtype, shape)
+                arrays[name] = from_value(item.data, dtype, shape)
             elif of_input and len(of_input) == 1 and "binary_data_size" in of_input and item.data is None:
                 content = _take_bytes(binary, position, of_input["binary_data_size"])
-                array = from_bytes(content, dtype, shape)
+                arrays[name] = from_bytes(content, dtype, shape)
                 position += len(content)
             else:
                 return None
-            if array.flags.writeable:
-                make_read_only(array)
-            arrays[name] = array
     except InvalidRequest:  # what reads other requests says where
         return None
     if binary is not None and position != len(binary):
@@ -347,7 +343,7 @@ def encode_arrays(request: ArrayRequest, arrays: Sequence[Array]) -> tuple[bytes
     binary: list[Buffer] = []
     for name, _ in model.outputs:
         array = arrays[len(outputs)]
-        datatype: Any = name_of(array.dtype, "BF16")  # as `Tensor.datatype` says it
+        datatype = name_of(array.dtype)
         if request.is_binary:
             content = array.tobytes()
             binary.append(content)
@@ -395,7 +391,7 @@ def _encode_tensors(
                 data = to_value(array)
             except InvalidRequest as error:
                 raise InvalidRequest(f"{what} {show(name)}: {error}: {remedy}") from None
-        datatype = name_of(array.dtype) or tensor.datatype
+        datatype = name_of(array.dtype)
         written.append(schemas.SentTensor(name, array.shape, datatype, parameters, data))
     return written, binary
 

@@ -29,7 +29,7 @@ from .._protocol.limits import LOOP_BINARY, LOOP_BYTES, LOOP_TEXT
 from .._protocol.log import log_fields, log_raised, name_request
 from .._protocol.response_headers import ResponseHeaders
 from .._protocol.tensor_bytes import own_arrays
-from .._protocol.tensors import InferenceResponse, are_short, refuse_region
+from .._protocol.tensors import InferenceResponse, are_short, make_read_only, refuse_region
 from .call_stack import current_calls, leave_call, reset_calls, set_calls
 from .decoding import Decoded, Head, WireFormat, accept
 from .engine import Engine
@@ -114,6 +114,9 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
             self.handler.array_model if may_be_arrays else None,
         )
         if isinstance(request, ArrayRequest):
+            for array in request.arrays.values():
+                if array.flags.writeable:
+                    make_read_only(array)
             self.array_request, self.body, self.timings.id = request, None, request.id
             return
         decoded = accept(self.engine, self.model, self.handler, self.wire, request, since, seconds)
