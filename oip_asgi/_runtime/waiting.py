@@ -1,7 +1,7 @@
-"""Waiting for a signal, in a thread or on an event loop, and for a client to go; and who gets it if user code
-ends with an error that is no `Exception`, such as SystemExit: the host, or the client a 500.
+"""Waiting for a signal, in a thread or on an event loop, and for a client to go.
 
-Knows no requests.
+User code may end with an error that is no `Exception`, such as SystemExit. Here it is decided who is told:
+the host gets the error, or the client gets a 500. Knows no requests.
 """
 
 from __future__ import annotations
@@ -17,9 +17,18 @@ from typing import Final, TypeVar
 
 from .._io import ClientGone, DeadlinePassed, QuitWithin, Signal
 
+T = TypeVar("T")
+
 _ASKED_AGAIN_SECONDS: Final = 0.1
 """Some servers do not wait until the client has gone, but say at once that it has not. They are asked again
 after so long."""
+
+_ENDS: Final = (SystemExit, KeyboardInterrupt, GeneratorExit, CancelledError)
+"""These end a thread, a task or the process."""
+
+_HOSTS: Final = frozenset({"gevent", "greenlet", "eventlet"})
+"""The host waits for exceptions of these packages, such as gevent's timeouts. Any other error that is not an
+`Exception` is a mistake of the model, such as a panic in a library that is written in Rust."""
 
 
 def is_on_loop() -> bool:
@@ -88,16 +97,6 @@ async def wait_until_gone(gone: Callable[[], Awaitable[bool]]) -> None:
         if task is not None and task.cancelling():  # and `gone` took that for something else
             raise asyncio.CancelledError
         await asyncio.sleep(_ASKED_AGAIN_SECONDS)
-
-
-T = TypeVar("T")
-
-_ENDS: Final = (SystemExit, KeyboardInterrupt, GeneratorExit, CancelledError)
-"""These end a thread, a task or the process."""
-
-_HOSTS: Final = frozenset({"gevent", "greenlet", "eventlet"})
-"""The host waits for exceptions of these packages, such as gevent's timeouts. Any other error that is not an
-`Exception` is a mistake of the model, such as a panic in a library that is written in Rust."""
 
 
 def is_for_the_host(error: BaseException) -> bool:

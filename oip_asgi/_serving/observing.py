@@ -114,8 +114,8 @@ def end_request(
     ended: float,
     error: BaseException | None,
 ) -> None:
-    """Record the end of a request: in its model's numbers, the log, its span, and for observers. It was
-    answered if there is no `error`. `timings` are None if it was refused before its body was there."""
+    """Record the end of a request: in its model's numbers, the log, its span, and for observers. A request
+    without an `error` was answered. One without `timings` was refused before its body was read."""
     outcome: Outcome = (
         "ok" if error is None else outcome_of(error, has_entered=timings is not None and timings.entered > 0)
     )
