@@ -110,29 +110,43 @@ class TensorSpec(_Resolved):
         here = f"TensorSpec({self.name!r}, {self.datatype!r}, {self.shape!r})"
         if not isinstance(self.name, str) or not self.name:
             raise TypeError(f"{here}: the name must be a non-empty string")
-        object.__setattr__(self, "name", to_plain_name(self.name, here))
         if not isinstance(self.datatype, str):
             raise TypeError(f'{here}: the datatype must be a string, such as "FP32"')
         try:
-            object.__setattr__(self, "dtype", dtype_of(self.datatype))
+            dtype = dtype_of(self.datatype)
         except InvalidRequest as error:
             raise ValueError(f"{here}: {error}") from None
-        if not isinstance(self.shape, (list, tuple)) or not all(
-            type(dimension) is int for dimension in self.shape
-        ):
+        texts = {field: getattr(self, field) for field in ("content_type", "pd_dtype", "pd_categories")}
+        vars(self).update(
+            name=to_plain_name(self.name, here),
+            dtype=dtype,
+            parameters={field: value for field, value in texts.items() if value is not None},
+        )
+        self._check_shape(here)
+        self._check_parameters(here)
+        self._check_format(here)
+        if self.labels is not None:
+            self._check_labels(here)
+        if self.bounds:
+            self._check_range(here)
+        if self.example is not None:
+            self._check_example(here)
+        vars(self).update(
+            shape=tuple(self.shape),
+            _fixed=tuple((axis, size) for axis, size in enumerate(self.shape) if size != -1),
+            labels=None if self.labels is None else tuple(map(str, self.labels)),
+            example=None if self.example is None else tuple(map(_to_plain, self.example)),
+        )
+
+    def _check_shape(self, here: str) -> None:
+        if not isinstance(self.shape, (list, tuple)) or any(type(size) is not int for size in self.shape):
             raise TypeError(f"{here}: the shape must be a list of integers, such as [-1, 4]")
-        if not all(-1 <= dimension <= MAX_ELEMENTS for dimension in self.shape) or len(self.shape) > MAX_RANK:
+        if len(self.shape) > MAX_RANK or not all(-1 <= size <= MAX_ELEMENTS for size in self.shape):
             raise ValueError(
                 f"{here}: dimensions must be -1 (any size) or more, below 2**60, and at most {MAX_RANK}"
             )
-        named = {
-            "content_type": self.content_type,
-            "pd_dtype": self.pd_dtype,
-            "pd_categories": self.pd_categories,
-        }
-        object.__setattr__(
-            self, "parameters", {field: value for field, value in named.items() if value is not None}
-        )
+
+    def _check_parameters(self, here: str) -> None:
         for field, value in self.parameters.items():
             if not isinstance(value, str):
                 raise TypeError(f'{here}: {field}={value!r} must be a string, such as pd_dtype="Int64"')
@@ -140,37 +154,29 @@ class TensorSpec(_Resolved):
             raise ValueError(
                 f'{here}: pd_dtype="category" and pd_categories= go together, as specs_of(frame) writes them'
             )
-        object.__setattr__(self, "shape", tuple(self.shape))
-        object.__setattr__(
-            self, "_fixed", tuple((axis, size) for axis, size in enumerate(self.shape) if size != -1)
-        )
-        if self.labels is not None:
-            self._check_labels(here)
-            object.__setattr__(self, "labels", tuple(map(str, self.labels)))
-        if self.format is not None:
-            if self.format not in ("NCHW", "NHWC"):
-                raise ValueError(f'{here}: format={self.format!r} must be "NCHW" or "NHWC", or left out')
-            if len(self.shape) not in (3, 4):
-                raise ValueError(
-                    f"{here}: format={self.format!r} is for images, whose shape has 3 dimensions, or 4 with "
-                    "that of the batch"
-                )
-        if self.has_range:
-            self._check_range(here)
-        if self.example is not None:
-            if not isinstance(self.example, (list, tuple)) or not all(
-                isinstance(each, (str, int, float, NoneType)) for each in self.example
-            ):
-                raise TypeError(
-                    f"{here}: example={self.example!r} must be a flat list of numbers, booleans or strings"
-                )
-            elements = math.prod(1 if size == -1 else size for size in self.shape)
-            if len(self.example) != elements:
-                raise ValueError(
-                    f"{here}: example= has {len(self.example)} elements, and with 1 for each -1 the shape "
-                    f"has {elements}"
-                )
-            object.__setattr__(self, "example", tuple(map(_to_plain, self.example)))
+
+    def _check_format(self, here: str) -> None:
+        if self.format not in (None, "NCHW", "NHWC"):
+            raise ValueError(f'{here}: format={self.format!r} must be "NCHW" or "NHWC", or left out')
+        if self.format is not None and len(self.shape) not in (3, 4):
+            raise ValueError(
+                f"{here}: format={self.format!r} is for images, whose shape has 3 dimensions, or 4 with "
+                "that of the batch"
+            )
+
+    def _check_example(self, here: str) -> None:
+        if not isinstance(self.example, (list, tuple)) or not all(
+            isinstance(each, (str, int, float, NoneType)) for each in self.example
+        ):
+            raise TypeError(
+                f"{here}: example={self.example!r} must be a flat list of numbers, booleans or strings"
+            )
+        elements = math.prod(1 if size == -1 else size for size in self.shape)
+        if len(self.example) != elements:
+            raise ValueError(
+                f"{here}: example= has {len(self.example)} elements, and with 1 for each -1 the shape "
+                f"has {elements}"
+            )
 
     def _check_range(self, here: str) -> None:
         bounds = list(self.bounds.values())
@@ -187,10 +193,6 @@ class TensorSpec(_Resolved):
             )
         if bounds != sorted(bounds):
             raise ValueError(f"{here}: minimum={self.minimum} is above maximum={self.maximum}")
-
-    @property
-    def has_range(self) -> bool:
-        return bool(self.bounds)
 
     @property
     def bounds(self) -> Mapping[str, float]:
@@ -227,10 +229,13 @@ class TensorSpec(_Resolved):
         return f"{self.minimum} to {self.maximum}"
 
     def _check_labels(self, here: str) -> None:
-        labels = self.labels
-        if not isinstance(labels, (list, tuple)) or not all(isinstance(label, str) for label in labels):
-            raise TypeError(f'{here}: labels={labels!r} must be a list of strings, such as ["cat", "dog"]')
-        for label in labels:
+        if not isinstance(self.labels, (list, tuple)) or not all(
+            isinstance(label, str) for label in self.labels
+        ):
+            raise TypeError(
+                f'{here}: labels={self.labels!r} must be a list of strings, such as ["cat", "dog"]'
+            )
+        for label in self.labels:
             if ":" in label:
                 raise ValueError(
                     f"{here}: the label {label!r} has a colon, at which clients split what they are told"
@@ -239,8 +244,8 @@ class TensorSpec(_Resolved):
         if self.dtype.kind not in "iuf":
             raise ValueError(f"{here}: labels are for integers, FP16, FP32 and FP64")
         row = self.shape if len(self.shape) < 2 else self.shape[1:]
-        if -1 not in row and math.prod(row) != len(labels):
-            raise ValueError(f"{here}: {len(labels)} labels for {math.prod(row)} elements of each row")
+        if -1 not in row and math.prod(row) != len(self.labels):
+            raise ValueError(f"{here}: {len(self.labels)} labels for {math.prod(row)} elements of each row")
 
     def complete(self, parameters: Parameters) -> Parameters:
         """A column's own parameters, completed by the declared ones. Its dtype and categories are as
