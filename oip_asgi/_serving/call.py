@@ -25,7 +25,7 @@ from .._models.statistics import Numbers, Timings
 from .._protocol.array_requests import ArrayRequest
 from .._protocol.datatypes import Array, Buffer
 from .._protocol.errors import InferenceError
-from .._protocol.limits import LOOP_BINARY, LOOP_BYTES, LOOP_TEXT
+from .._protocol.limits import LOOP_BINARY, LOOP_TEXT
 from .._protocol.log import log_fields, log_raised, name_request
 from .._protocol.response_headers import ResponseHeaders
 from .._protocol.tensor_bytes import own_arrays
@@ -105,13 +105,11 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
         assert self.body is not None  # each body is decoded once
         since, seconds = self.timings.since, self.seconds
         regions = self.engine.regions
-        # observers are told all of a request
-        may_be_arrays = len(self.body) <= LOOP_BYTES and not self.model.observers
         request = self.wire.decode(
             self.body,
             self.handler,
             regions.make_region_reader() if regions.is_on else refuse_region,
-            self.handler.array_model if may_be_arrays else None,
+            None if self.model.observers else self.handler.array_model,  # they are told all of a request
         )
         if isinstance(request, ArrayRequest):
             for array in request.arrays.values():
