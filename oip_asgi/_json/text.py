@@ -110,11 +110,9 @@ def check_unseen(text: Buffer) -> None:
     """Check what decoders skip: that the text is UTF-8, and how deep it nests."""
     view, decoder, brackets = memoryview(text), getincrementaldecoder("utf-8")(), 0
     try:
-        pieces = range(0, len(view), PIECE)
-        for start in take_turns(pieces) if len(pieces) > 1 else pieces:
+        for start in take_turns(range(0, len(view), PIECE)):
             chunk = bytes(view[start : start + PIECE])
-            if decoder.getstate()[0] or not chunk.isascii():
-                decoder.decode(chunk)
+            decoder.decode(chunk)
             brackets += chunk.count(b"[") + chunk.count(b"{")
         decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
