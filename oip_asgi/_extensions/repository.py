@@ -24,7 +24,7 @@ from .._protocol.schemas import ModelIndex, Parameters
 from .._protocol.specs import TensorSpec
 from .._serving.call_stack import find_callers
 from .._serving.engine import Engine
-from .table import GrpcMethod, GrpcMethods, Question, RestRoute, decode_question
+from .table import GrpcMethod, GrpcMethods, Question, RestRoute, decode_question, read_parameters
 
 _FILE: Final = "file:"
 
@@ -347,16 +347,7 @@ def _find_controlled(engine: Engine, request: Any) -> str:
 
 
 def _read_parameters(request: Any) -> dict[str, Any]:
-    parameters: dict[str, Any] = {}
-    for name, parameter in request.parameters.items():
-        choice = parameter.WhichOneof("parameter_choice")
-        if choice is None:
-            raise InvalidRequest(
-                f"parameters[{show(name)}] has no value: expected bool_param, int64_param, string_param or "
-                "bytes_param"
-            )
-        parameters[name] = getattr(parameter, choice)
-    return parameters
+    return read_parameters(request.parameters, "parameters", " or bytes_param")
 
 
 GRPC: Final[GrpcMethods] = {

@@ -16,7 +16,7 @@ import msgspec
 from .._io import IO
 from .._protocol.access import Action
 from .._protocol.datatypes import Buffer
-from .._protocol.errors import InferenceError, InvalidRequest
+from .._protocol.errors import InferenceError, InvalidRequest, show
 from .._protocol.limits import MAX_QUESTION
 from .._protocol.tensors import InferenceResponse
 
@@ -79,6 +79,19 @@ def decode_question(
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InvalidRequest(f"{wrong}: {error}") from None
+
+
+def read_parameters(parameters: Any, where: str, others: str) -> dict[str, Any]:
+    """The parameters in a message of gRPC. `others` ends the list of the fields that a value may be in."""
+    read: dict[str, Any] = {}
+    for name, parameter in parameters.items():
+        choice = parameter.WhichOneof("parameter_choice")
+        if choice is None:
+            raise InvalidRequest(
+                f"{where}[{show(name)}] has no value: expected bool_param, int64_param, string_param{others}"
+            )
+        read[name] = getattr(parameter, choice)
+    return read
 
 
 _NO_TRACE_SETTINGS: Final = (

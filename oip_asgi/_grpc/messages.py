@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from .._extensions.table import read_parameters
 from .._io import IO
 from .._models.handler import Handler
 from .._protocol.access import Access, Action
@@ -360,19 +361,7 @@ def _decode_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[in
 
 
 def decode_parameters(parameters: Any, where: str) -> Parameters:
-    return {
-        name: _decode_value(parameter, f"{where}[{show(name)}]") for name, parameter in parameters.items()
-    }
-
-
-def _decode_value(parameter: Any, where: str) -> Any:
-    choice = parameter.WhichOneof("parameter_choice")
-    if choice is None:
-        raise InvalidRequest(
-            f"{where} has no value: expected bool_param, int64_param, string_param, double_param or "
-            "uint64_param"
-        )
-    return getattr(parameter, choice)
+    return read_parameters(parameters, where, ", double_param or uint64_param")
 
 
 def encode_parameters(parameters: Mapping[str, Any], message: Any) -> None:

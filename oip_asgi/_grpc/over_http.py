@@ -157,7 +157,7 @@ class Protocol(msgspec.Struct, frozen=True):
 
 _GRPC, _WEB, _WEB_TEXT = Protocol(True), Protocol(False), Protocol(False, is_text=True)
 
-PROTOCOLS: Final[Mapping[bytes, Protocol]] = {
+_PROTOCOLS: Final[Mapping[bytes, Protocol]] = {
     b"application/grpc": _GRPC,
     b"application/grpc+proto": _GRPC,
     b"application/grpc-web": _WEB,
@@ -204,8 +204,7 @@ _CODINGS: Final[Mapping[bytes, Coding | None]] = {
     b"gzip": "gzip",
     b"deflate": "deflate",
 }
-OK: Final = (b"grpc-status", b"0")
-ACCEPTED: Final = (b"grpc-accept-encoding", b"gzip, deflate")
+"""By `grpc-encoding`: how messages are compressed; None if they are not."""
 
 _OWN: Final = (b"content-type", b"te")
 """Headers of the protocol, which are not metadata. Names that begin with "grpc-" are not either."""
@@ -213,7 +212,7 @@ _OWN: Final = (b"content-type", b"te")
 
 def find_protocol(content_type: bytes) -> Protocol | None:
     """Find the protocol for a request's `Content-Type`. None for any other type."""
-    return PROTOCOLS.get(content_type.partition(b";")[0].strip().lower())
+    return _PROTOCOLS.get(content_type.partition(b";")[0].strip().lower())
 
 
 def read_timeout(value: bytes) -> float:
@@ -226,16 +225,6 @@ def read_timeout(value: bytes) -> float:
         )
     seconds = int(matched[1]) * _SECONDS[matched[2]]
     return seconds if seconds < NO_TIMEOUT else math.inf
-
-
-def find_coding(value: bytes) -> Coding | None:
-    """Find the coding that `grpc-encoding` names; None if messages are not compressed."""
-    if value not in _CODINGS:
-        expected = "expected identity, gzip or deflate"
-        raise InferenceError(
-            f"grpc-encoding {show(value.decode('latin-1'))} is not supported: {expected}", status=501
-        )
-    return _CODINGS[value]
 
 
 def read_metadata(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[str, str]]:
@@ -289,10 +278,15 @@ class RPC(msgspec.Struct, eq=False):
         headers = self.head.fields
         if b"origin" in headers or b"sec-fetch-site" in headers:
             refuse_foreign(headers, ACTIONS.get(self.head.path.rpartition("/")[2]), options.trusted_origins)
-        coding = find_coding(headers[b"grpc-encoding"]) if b"grpc-encoding" in headers else None
+        coding = headers.get(b"grpc-encoding", b"")
+        if coding not in _CODINGS:
+            named = show(coding.decode("latin-1"))
+            raise InferenceError(
+                f"grpc-encoding {named} is not supported: expected identity, gzip or deflate", status=501
+            )
         if b"grpc-timeout" in headers:
             self.timeout = read_timeout(headers[b"grpc-timeout"])
-        return FrameReader(options.max_body_bytes, coding, self.protocol.is_text, most)
+        return FrameReader(options.max_body_bytes, _CODINGS[coding], self.protocol.is_text, most)
 
     def encode_message(self, message: bytes) -> bytes:
         """Encode one message of several."""
@@ -301,15 +295,14 @@ class RPC(msgspec.Struct, eq=False):
     def end(self, reply: Reply) -> Answer:
         """Make the answer, or after several messages its end. The status is in the trailers, or over gRPC-Web
         in the last frame."""
-        is_ok = reply.code == "OK"
-        status = [OK] if is_ok else [(b"grpc-status", _NUMBERS[reply.code])]
+        status = [(b"grpc-status", _NUMBERS[reply.code])]
         if reply.details:
             status.append((b"grpc-message", quote(reply.details, safe=_SAFE).encode()))
         fields, parts, size = [*self.headers], reply.parts, 0
         if reply.metadata:
             fields += [(name.encode(), value.encode()) for name, value in reply.metadata]
-        if not is_ok and b"grpc-encoding" in self.head.fields:
-            fields.append(ACCEPTED)
+        if reply.code != "OK" and b"grpc-encoding" in self.head.fields:
+            fields.append((b"grpc-accept-encoding", b"gzip, deflate"))
         if self.lacks_trailers:
             return Answer(Response(200, fields + status, [], 0))
         if parts:
@@ -333,7 +326,7 @@ def begin_rpc(head: Head, *, can_send_trailers: bool) -> RPC:
     """Begin a remote call from the head of a request. If the request is not gRPC, it gets an HTTP error,
     which this raises."""
     content_type = head.fields.get(b"content-type", b"")
-    protocol = PROTOCOLS.get(content_type) or find_protocol(content_type)
+    protocol = find_protocol(content_type)
     if head.method != "POST":
         raise InferenceError(
             f"gRPC is asked by POST, not by {head.method}", status=405, headers={"Allow": "POST"}

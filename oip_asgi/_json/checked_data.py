@@ -94,15 +94,15 @@ class Form(msgspec.Struct, frozen=True):
         cls, kind = type(element), self.kind
         if self.classes and (cls is not str or str not in self.classes):
             return isinstance(element, self.classes)
-        if cls is str:
-            return element in NAMES and self.is_json if kind == "f" else kind == "O" and not _SURROGATE.search(element)
+        if kind == "O":
+            return cls is str and not _SURROGATE.search(element)
         if kind == "f":
-            return (
-                cls is int or element is None or (cls is float and not (self.is_json and math.isinf(element)))
-            )
+            is_finite = cls is float and not (self.is_json and math.isinf(element))
+            is_name = cls is str and self.is_json and element in NAMES
+            return cls is int or element is None or is_finite or is_name
         if kind == "b":
             return cls is bool or (cls is int and element in (0, 1))
-        return cls is int and kind in "ui"
+        return cls is int
 
     def make_mismatch_error(self, index: int, *, is_long: bool = False) -> InvalidRequest:
         """The error of data that do not have the shape, as far as is known from the element `index` on."""
