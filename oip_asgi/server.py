@@ -337,12 +337,9 @@ class InferenceServer:
             >>> server = InferenceServer()
             >>> server.observe(lambda observation: print(observation.model, observation.error), sample=0.1)
         """
-        ObserverOptions(function, models, sample, max_queue, payload)  # checks them
+        options = ObserverOptions(function, models, sample, max_queue, payload)
         engine, runtime = self._inside
-        names = None if models is None else frozenset(models)
-        observer = ObserverThread(
-            function, runtime.background, names, sample=sample, max_queue=max_queue, payload=payload
-        )
+        observer = ObserverThread(options, runtime.background)
         with self._lock:
             engine.observers.append(observer)
             for model in engine.models:
@@ -501,16 +498,16 @@ class InferenceServer:
         """
         self._wait("unregister", repository.wait_until_unloaded, name, version, "unregister")
 
-    async def _await(
+    def _await(
         self,
         work: Callable[Concatenate[Engine, IO, P], Coroutine[Any, Any, T]],
         *args: P.args,
         **kwargs: P.kwargs,
-    ) -> T:
+    ) -> Coroutine[Any, Any, T]:
         """Do what waits, on an event loop."""
         engine, runtime = self._inside
         io = AsyncIO(runtime)
-        return await io.complete(work(engine, io, *args, **kwargs))
+        return io.complete(work(engine, io, *args, **kwargs))
 
     def _wait(
         self,

@@ -20,7 +20,7 @@ from .._protocol.errors import TimedOut
 from .._protocol.options import SECONDS, check_options, integer
 from .._protocol.tensor_bytes import copy_array, view_bytes
 from .._protocol.tensors import InferenceRequest, InferenceResponse, are_short, make_tensor
-from .reserved import OF_TREATMENT
+from .common import OF_TREATMENT
 
 Key: TypeAlias = tuple[Hashable, bytes]
 """What one load of the model made, so that the next load has other keys; and a digest of the request."""

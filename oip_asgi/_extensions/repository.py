@@ -24,7 +24,7 @@ from .._protocol.schemas import ModelIndex, Parameters
 from .._protocol.specs import TensorSpec
 from .._serving.call_stack import find_callers
 from .._serving.engine import Engine
-from .table import GrpcMethod, GrpcMethods, Question, RestRoute, decode_question, read_parameters
+from .common import GrpcMethod, GrpcMethods, Question, RestRoute, decode_question, read_parameters
 
 _FILE: Final = "file:"
 

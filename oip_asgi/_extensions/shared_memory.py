@@ -34,7 +34,7 @@ from .._protocol.log import log_raised
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensor_bytes import view_bytes
 from .._protocol.tensors import CLASSIFICATION, SHARED_MEMORY, InferenceResponse, ReadRegion, check_supported
-from .table import ApplyOptions, GrpcMethod, GrpcMethods, Question, RestRoute, decode_question
+from .common import ApplyOptions, GrpcMethod, GrpcMethods, Question, RestRoute, decode_question
 
 _FOLDER: Final = Path("/dev/shm")
 """Where Linux has the segments, whatever the C library."""

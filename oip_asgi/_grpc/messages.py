@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from .._extensions.table import read_parameters
+from .._extensions.common import read_parameters
 from .._io import IO
 from .._models.handler import Handler
 from .._protocol.access import Access, Action

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from .._extensions.reserved import FINAL, WANTS_FINAL
+from .._extensions.common import FINAL, WANTS_FINAL
 from .._io import begin
 from .._models.handler import Handler
 from .._models.model import Model
