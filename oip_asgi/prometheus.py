@@ -43,8 +43,6 @@ _SECONDS: Final = 1.0
 
 _LABELS: Final = ("server", "model", "version")
 
-_ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-
 _FAMILIES: Final[Mapping[Any, Any]] = {
     Counter: CounterMetricFamily,
     Gauge: GaugeMetricFamily,
@@ -109,7 +107,10 @@ _FIRST: Final = _Metric(
     Histogram, "oip_first_response_duration_seconds", "From a request's body to a stream's first response."
 )
 _ROWS_OF_CALLS: Final = _Metric(
-    Histogram, "oip_batch_rows", "Rows of each call of the model's function.", buckets=_ROWS
+    Histogram,
+    "oip_batch_rows",
+    "Rows of each call of the model's function.",
+    buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512),
 )
 _DROPPED: Final = _Metric(
     Counter, "oip_observations_dropped", "Observations for which the queue of an observer had no room."
@@ -282,20 +283,14 @@ def _begin_to_write() -> None:
     """Write the numbers every second, in this process and in its forks, and once more at the end."""
     # nothing is being written at the moment of a fork, so no lock of the numbers is held
     if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
-        os.register_at_fork(
-            before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_start_in_child
-        )
+        os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
+        os.register_at_fork(after_in_child=_start_thread)
     atexit.register(_write_pages)
     _start_thread()
 
 
 def _start_thread() -> None:
     threading.Thread(target=_write_often, daemon=True, name="oip_asgi prometheus").start()
-
-
-def _start_in_child() -> None:
-    _LOCK.release()
-    _start_thread()
 
 
 def _write_often() -> None:

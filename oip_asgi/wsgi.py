@@ -70,7 +70,7 @@ class OIPWSGIApp:
                 "OIPWSGIApp is a WSGI application, and an ASGI server or application called it: write "
                 "OIPApp(server)"
             )
-        return self.answer(environ, start_response, _read_path(environ))
+        return self.answer(environ, start_response, _decode_path(environ.get("PATH_INFO", "")))
 
     def answer(self, environ: WSGIEnvironment, start_response: StartResponse, path: str) -> Iterable[bytes]:
         """Answer a request whose path below the mount is already known, such as "/health/live"; "" is the
@@ -109,7 +109,7 @@ class OIPWSGIMiddleware:
         self._is_checked = False
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        path = path_under(_read_path(environ), self._prefix)
+        path = path_under(_decode_path(environ.get("PATH_INFO", "")), self._prefix)
         if path is None:
             return self._host(environ, start_response)
         # at the first request, as Flask's functions may be added after this was made
@@ -119,10 +119,6 @@ class OIPWSGIMiddleware:
             if inside:
                 logger.warning(inside)
         return self._app.answer(environ, start_response, path)
-
-
-def _read_path(environ: WSGIEnvironment) -> str:
-    return _decode_path(environ.get("PATH_INFO", ""))
 
 
 def _decode_path(value: str) -> str:

@@ -51,7 +51,6 @@ _STATES: Final[Mapping[State, tuple[PublicState, str, str]]] = {
 }
 """For each state: its name for users, its name in Triton's index, and the reason for it."""
 
-_NOT_READY: Final = "it is not ready, as the log says"
 _RELOAD_FAILED: Final[Mapping[State, str]] = {
     "ready": "load failed, see the server's log: what was loaded before still serves",
     "idle": "load failed, see the server's log: the next request tries again",
@@ -116,7 +115,7 @@ def list_blockers(models: Iterable[Model]) -> list[ModelIndex]:
     entries = list_models(models, ready=False)
     for entry in entries:
         if entry.state == "READY":
-            entry.state, entry.reason = "UNAVAILABLE", _NOT_READY
+            entry.state, entry.reason = "UNAVAILABLE", "it is not ready, as the log says"
     return entries
 
 

@@ -56,7 +56,6 @@ _CHOICES: Final = (
     (str, "string_param"),
     (bytes, "bytes_param"),
 )
-_INT64_MAX: Final = 2**63 - 1
 
 TYPED: Final[Mapping[str, str]] = {
     "BOOL": "bool_contents",
@@ -200,13 +199,10 @@ class GRPCFormat:
                     raise
                 item.shape[:] = [len(texts)]  # MLServer compares no shape with the contents
                 tensors.append(decode_tensor(item, len(tensors), None, read_region))
-        requested: list[RequestOutput] = []
-        for index, output in enumerate(outputs[:] if outputs else ()):
-            requested.append(
-                RequestOutput(
-                    output.name, decode_parameters(output.parameters, f"outputs[{index}].parameters")
-                )
-            )
+        requested = [
+            RequestOutput(output.name, decode_parameters(output.parameters, f"outputs[{index}].parameters"))
+            for index, output in enumerate(outputs[:] if outputs else ())
+        ]
         return InferenceRequest(
             tensors,
             message.id or None,
@@ -372,4 +368,4 @@ def encode_parameters(parameters: Mapping[str, Any], message: Any) -> None:
 def find_field(value: Any) -> str:
     """The field of a parameter that has values like this one."""
     field = next(field for kind, field in _CHOICES if isinstance(value, kind))
-    return "uint64_param" if isinstance(value, int) and value > _INT64_MAX else field
+    return "uint64_param" if isinstance(value, int) and value >= 2**63 else field

@@ -159,7 +159,8 @@ def _read_varint(view: Buffer, position: int, max_shift: int) -> tuple[int, int]
 def encode_bytes_head(field: int, size: int) -> bytes:
     """Encode the head of a bytes field: append it to a serialized message, then `size` bytes, and the field
     has one more value."""
-    return _encode_varint(field << 3 | BYTES) + _encode_varint(size)
+    tag = field << 3 | BYTES
+    return bytes((tag, size)) if max(tag, size) < 0x80 else _encode_varint(tag) + _encode_varint(size)
 
 
 def _encode_varint(number: int) -> bytes:

@@ -67,8 +67,7 @@ class ObserverThread:
     def wants_one(self) -> bool:
         """Whether it wants the observation of a request: not of calls that observers make, and of a sample of
         all others."""
-        sample = self._options.sample
-        return not _IS_OBSERVING.get() and (sample == 1 or random.random() < sample)
+        return not _IS_OBSERVING.get() and random.random() < self._options.sample
 
     def put(self, observation: Observation) -> None:
         """Put an observation into the queue, if there is room."""
@@ -173,8 +172,10 @@ class ObserverThread:
             self._quiet_until = time.monotonic() + _QUIET_SECONDS
         if unlogged:
             what = "observation was" if unlogged == 1 else "observations were"
-            advice = "make it quicker, or observe with sample= or a larger max_queue="
-            why = why or f"{self._options.max_queue} wait already: {advice}"
+            why = why or (
+                f"{self._options.max_queue} wait already: make it quicker, or observe with sample= or a "
+                "larger max_queue="
+            )
             logger.warning(
                 "the observer %s is too slow: %d %s dropped, as %s", self._name, unlogged, what, why
             )
