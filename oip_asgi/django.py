@@ -283,16 +283,8 @@ class _Pattern(URLPattern):
 
     def check(self) -> list[CheckMessage]:
         """Check the prefix, for `manage.py check`."""
-        if not self._is_last:  # once
-            return super().check()
-        return [
-            *super().check(),
-            *(
-                message
-                for before in _find_prefixes(self, get_resolver(), "")
-                for message in _list_warnings(before)
-            ),
-        ]
+        prefixes = _find_prefixes(self, get_resolver(), "") if self._is_last else ()  # once
+        return [*super().check(), *(message for before in prefixes for message in _list_warnings(before))]
 
 
 def _find_prefixes(pattern: URLPattern, resolver: URLResolver, before: str) -> Iterator[str]:

@@ -61,8 +61,12 @@ class _Metric(msgspec.Struct, frozen=True, eq=False):
     mode: str = ""  # how the gauges of several processes are combined
 
     def make_family(self) -> Any:
-        unit = "seconds" if self.name.endswith("_seconds") else ""
-        return _FAMILIES[self.kind](self.name, self.text, labels=(*_LABELS, *self.labels), unit=unit)
+        return _FAMILIES[self.kind](
+            self.name,
+            self.text,
+            labels=(*_LABELS, *self.labels),
+            unit="seconds" if self.name.endswith("_seconds") else "",
+        )
 
     def make_instrument(self, registry: CollectorRegistry) -> Any:
         options: dict[Any, dict[str, Any]] = {

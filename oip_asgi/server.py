@@ -641,8 +641,7 @@ class InferenceServer:
         """
         document = openapi(self._inside.engine, prefix_of(prefix))
         # the host gets dicts of its own
-        copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(document))
-        return copy
+        return msgspec.json.decode(msgspec.json.encode(document), type=dict[str, Any])
 
     def start(self) -> None:
         """Load the models, for hosts that block. Without it each loads at the first request that needs it.

@@ -167,30 +167,17 @@ _PROTOCOLS: Final[Mapping[bytes, Protocol]] = {
 }
 """By content type. A response has the content type of its request."""
 
-_CODES: Final = (
-    *(
-        "OK",
-        "CANCELLED",
-        "UNKNOWN",
-        "INVALID_ARGUMENT",
-        "DEADLINE_EXCEEDED",
-        "NOT_FOUND",
-        "ALREADY_EXISTS",
-        "PERMISSION_DENIED",
-    ),
-    *(
-        "RESOURCE_EXHAUSTED",
-        "FAILED_PRECONDITION",
-        "ABORTED",
-        "OUT_OF_RANGE",
-        "UNIMPLEMENTED",
-        "INTERNAL",
-        "UNAVAILABLE",
-        "DATA_LOSS",
-    ),
-    "UNAUTHENTICATED",
-)
-_NUMBERS: Final[Mapping[str, bytes]] = {name: b"%d" % number for number, name in enumerate(_CODES)}
+_CODES: Final[Mapping[str, bytes]] = {
+    name: b"%d" % number
+    for number, name in enumerate(
+        (
+            *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND"),
+            *("ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION"),
+            *("ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"),
+            "UNAUTHENTICATED",
+        )
+    )
+}
 
 _SAFE: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
 """The characters that need no percent-encoding in a header."""
@@ -295,7 +282,7 @@ class RPC(msgspec.Struct, eq=False):
     def end(self, reply: Reply) -> Answer:
         """Make the answer, or after several messages its end. The status is in the trailers, or over gRPC-Web
         in the last frame."""
-        status = [(b"grpc-status", _NUMBERS[reply.code])]
+        status = [(b"grpc-status", _CODES[reply.code])]
         if reply.details:
             status.append((b"grpc-message", quote(reply.details, safe=_SAFE).encode()))
         fields, parts, size = [*self.headers], reply.parts, 0

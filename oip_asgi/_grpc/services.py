@@ -18,6 +18,8 @@ from .protobuf import (
     FileDescriptor,
     FileDescriptorProto,
     GetMessageClass,
+    MessageToJson,
+    Parse,
     ParseDict,
     add_file,
     make_parser,
@@ -125,17 +127,8 @@ async def _answer_each(respond: Callable[[bytes], bytes], _: Any, receive: Recei
 
 def _make_older(file: FileDescriptorProto) -> FileDescriptorProto:
     """Make reflection's older version, which has the same messages in another package."""
-    older = FileDescriptorProto()
-    older.CopyFrom(file)
-    older.name, older.package = "reflection_v1alpha.proto", _V1ALPHA
-    fields = [field for message in older.message_type for field in message.field if field.type_name]
-    for field in fields:
-        field.type_name = field.type_name.replace(_V1, _V1ALPHA)
-    for method in older.service[0].method:
-        method.input_type, method.output_type = (
-            method.input_type.replace(_V1, _V1ALPHA),
-            method.output_type.replace(_V1, _V1ALPHA),
-        )
+    older = Parse(MessageToJson(file).replace(_V1, _V1ALPHA), FileDescriptorProto())
+    older.name = "reflection_v1alpha.proto"
     return older
 
 

@@ -253,13 +253,15 @@ def _find_last_comma(chunk: bytes) -> int:
     """The last comma outside strings, -1 if there is none."""
     plain = mask_escapes(chunk)
     comma = plain.rfind(b",")
-    if plain.count(b'"', 0, max(comma, 0)) % 2:  # it is in a string; the comma before that string is not
+    if b'"' in plain and plain.count(b'"', 0, max(comma, 0)) % 2:  # it is in a string; the comma before that string is not
         comma = plain.rfind(b",", 0, plain.rfind(b'"', 0, comma))
     return comma
 
 
 def _take_brackets(chunk: bytes) -> tuple[bytes, bytes]:
     """Split a piece: its elements without brackets, and its brackets and commas."""
+    if b'"' not in chunk:  # as nearly all numbers, of which this saves a fifth of the time
+        return chunk.translate(_BLANK), chunk.translate(None, _NO_SKELETON)
     if b"\\" in chunk:  # the same strings, with quotes at their ends only
         chunk = chunk.replace(b"\\\\", b"\\u005c").replace(b'\\"', b"\\u0022")
     parts = chunk.split(b'"')
