@@ -129,8 +129,10 @@ def _make_view(server: InferenceServer, path: str, is_open: bool) -> _View:
             return StreamingHttpResponse(
                 body, status=answer.status, headers=dict(wsgi.convert_headers(answer))
             )
-        if answer.status >= 400:
-            _roll_back()
+        if answer.status >= 400:  # undo what was written, as `ATOMIC_REQUESTS` after a view that raises
+            for connection in connections.all(initialized_only=True):
+                if connection.settings_dict["ATOMIC_REQUESTS"] and connection.in_atomic_block:
+                    connection.set_rollback(True)
         # under ASGI, Django would take all of an iterator before it sends anything, and warn of that
         return _make_response(answer, body)
 
@@ -178,14 +180,6 @@ def _close_connections() -> None:
     """Close what this worker thread need not keep, as Django does in its own threads after each request."""
     with suppress(Exception):
         close_old_connections()
-
-
-def _roll_back() -> None:
-    """Undo what was written for a request that is answered with an error, as `ATOMIC_REQUESTS` does after a
-    view that raises."""
-    for connection in connections.all(initialized_only=True):
-        if connection.settings_dict["ATOMIC_REQUESTS"] and connection.in_atomic_block:
-            connection.set_rollback(True)
 
 
 class _LentThread(Loan, Executor):
@@ -371,8 +365,7 @@ def _make_head(request: HttpRequest, path: str) -> Head:
 
 def _find_mount(head: Head) -> str:
     """Find the path of the mount as clients see it: everything in front of the request's own path."""
-    path: str = head.transport.path
-    return path.removesuffix(unquote(head.path))
+    return str(head.transport.path).removesuffix(unquote(head.path))
 
 
 class _Stream:

@@ -253,7 +253,8 @@ def _find_last_comma(chunk: bytes) -> int:
     """The last comma outside strings, -1 if there is none."""
     plain = mask_escapes(chunk)
     comma = plain.rfind(b",")
-    if b'"' in plain and plain.count(b'"', 0, max(comma, 0)) % 2:  # it is in a string; the comma before that string is not
+    # if it is in a string, the comma before that string is not
+    if b'"' in plain and plain.count(b'"', 0, max(comma, 0)) % 2:
         comma = plain.rfind(b",", 0, plain.rfind(b'"', 0, comma))
     return comma
 
