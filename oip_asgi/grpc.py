@@ -27,7 +27,6 @@ from ._runtime.blocking_io import BlockingIO, Written
 from .server import InferenceServer
 
 if TYPE_CHECKING:
-    import grpc
     import grpc.aio
 
     GRPCServer: TypeAlias = grpc.Server | grpc.aio.Server
@@ -62,7 +61,6 @@ def add_to_server(
             f"add_to_server takes a server of grpc or grpc.aio, not {describe(grpc_server)}: write "
             "add_to_server(server, grpc.aio.server())"
         )
-    import grpc
     import grpc.aio
 
     services = Services(server, _read_metadata, health=health, reflection=reflection)

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from functools import partial
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote
 
@@ -137,7 +135,7 @@ def make_head(environ: WSGIEnvironment, path: str, transport: object) -> Head:
         ],
         body_is_bounded=bool(environ.get("CONTENT_LENGTH") or environ.get("wsgi.input_terminated")),
         transport=transport,
-        mount=partial(_find_mount, environ),
+        mount=lambda head: _find_mount(environ, head),
         holds_thread=True,
     )
 
@@ -182,7 +180,7 @@ def answer(
         next(pieces, None)  # the head
         return answer, pieces
     assert isinstance(answer, Response)
-    return answer, map(itemgetter(0), answer.messages())
+    return answer, (message for message, _ in answer.messages())
 
 
 def convert_headers(response: Response | Events) -> list[tuple[str, str]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Hashable
-from functools import partial
 from hashlib import sha256
 from sys import getsizeof
 from typing import Annotated, Final, TypeAlias
@@ -174,7 +173,7 @@ class Cache:
         if are_short(request.inputs):
             digest = _digest_request(request)
         else:
-            digest = await io.run(partial(_digest_request, request), "conversion", deadline=deadline)
+            digest = await io.run(lambda: _digest_request(request), "conversion", deadline=deadline)
         while True:
             flight, is_first = self.find_flight((loaded, digest), clock())
             if is_first:

@@ -20,7 +20,6 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, final
@@ -373,16 +372,14 @@ async def _rest_register(engine: Any, question: Question) -> None:
     engine.regions.check_may_register()
     request = await question.read(lambda body: decode_question(body, RegisterRegion))
     await question.io.run(
-        partial(
-            engine.regions.register, question.region, request.key, request.offset or 0, request.byte_size
-        ),
+        lambda: engine.regions.register(question.region, request.key, request.offset or 0, request.byte_size),
         "hook",
     )
 
 
 async def _grpc_register(engine: Any, request: Any, io: IO) -> None:
     await io.run(
-        partial(engine.regions.register, request.name, request.key, request.offset, request.byte_size), "hook"
+        lambda: engine.regions.register(request.name, request.key, request.offset, request.byte_size), "hook"
     )
 
 

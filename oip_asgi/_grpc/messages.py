@@ -10,7 +10,6 @@ Specification: gRPC, Message Contents and Tensor Data.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -94,8 +93,14 @@ class Method(msgspec.Struct, frozen=True, eq=False):
         return ReceivedHeaders(join_repeated(self.metadata(transport), ", "))
 
     def make_access(self, transport: Any, action: Action, model: str | None, version: str | None) -> Access:
-        headers = partial(self.named_headers, transport)
-        return Access(action, model, version, headers=headers, transport=transport, protocol="grpc")
+        return Access(
+            action,
+            model,
+            version,
+            headers=lambda: self.named_headers(transport),
+            transport=transport,
+            protocol="grpc",
+        )
 
 
 class Reply(msgspec.Struct, frozen=True):

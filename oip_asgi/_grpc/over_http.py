@@ -19,7 +19,6 @@ import re
 from base64 import b64encode
 from binascii import Error, a2b_base64
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from struct import Struct
 from typing import Final
 from urllib.parse import quote
@@ -41,9 +40,6 @@ _HEAD_FIELDS: Final = Struct(">BI")
 """Its flag, and how many bytes the message has."""
 _PLAIN, _COMPRESSED = 0, 1
 _TRAILERS: Final = 0x80
-
-encode_frame_head: Final = partial(_HEAD_FIELDS.pack, _PLAIN)
-"""Encode the five bytes in front of a message of so many bytes."""
 
 _SHORT: Final = 2**16
 """Bytes up to which a copy of a message is cheaper than a view."""
@@ -277,7 +273,7 @@ class RPC(msgspec.Struct, eq=False):
 
     def encode_message(self, message: bytes) -> bytes:
         """Encode one message of several."""
-        return b"".join(self._encode([encode_frame_head(len(message)), message]))
+        return b"".join(self._encode([_HEAD_FIELDS.pack(_PLAIN, len(message)), message]))
 
     def end(self, reply: Reply) -> Answer:
         """Make the answer, or after several messages its end. The status is in the trailers, or over gRPC-Web
@@ -294,8 +290,7 @@ class RPC(msgspec.Struct, eq=False):
             return Answer(Response(200, fields + status, [], 0))
         if parts:
             size = sum(map(len, parts))
-            head = encode_frame_head(size)
-            parts, size = [head, *parts], size + len(head)
+            parts, size = [_HEAD_FIELDS.pack(_PLAIN, size), *parts], size + _HEAD
         if self.protocol.has_trailers:
             return Answer(Response(200, fields, parts, size), status)
         # the frame that gRPC-Web has instead of HTTP's trailers

@@ -18,7 +18,6 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
-from types import NoneType
 from typing import Any, Final
 
 import msgspec
@@ -177,7 +176,7 @@ def _make_packer(shape: tuple[int, ...], dtype: DType) -> tuple[int, Callable[..
 def _from_floats(flat: list[Any], dtype: DType, shape: tuple[int, ...]) -> Array:
     """Floats, of which some may be None or the name of a non-finite value."""
     if (
-        not set(map(type, flat)) <= {float, int, str, NoneType}
+        not set(map(type, flat)) <= {float, int, str, type(None)}
         or not {each for each in flat if type(each) is str} <= checked_data.NAMES
     ):
         raise Unusual

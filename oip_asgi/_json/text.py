@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from codecs import getincrementaldecoder
 from collections.abc import Iterator
-from types import NoneType
 from typing import Final, NoReturn
 
 import msgspec
@@ -36,7 +35,7 @@ OF_TENSORFLOW: Final = (
     '"data": [1, 2]}]}, or send {"x": [[1, 2]]} to generate'
 )
 
-NO_SCALARS: Final = {list: "a list", dict: "an object", NoneType: "null"}
+NO_SCALARS: Final = {list: "a list", dict: "an object", type(None): "null"}
 """What errors call values that no parameter may have."""
 
 ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
