@@ -224,8 +224,9 @@ def instrument(server: InferenceServer, registry: CollectorRegistry = REGISTRY) 
 _LOCK: Final = threading.Lock()
 
 
-class _Page:
-    """The servers of one registry, and its instruments if several processes share the numbers."""
+class _Page(Collector):
+    """The servers of one registry, whose numbers are read at each scrape; and its instruments, if several
+    processes share the numbers."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         is_shared = "PROMETHEUS_MULTIPROC_DIR" in os.environ or "prometheus_multiproc_dir" in os.environ
@@ -239,7 +240,22 @@ class _Page:
         if is_shared:
             _begin_to_write()
         else:
-            registry.register(_Collector(self.servers))
+            registry.register(self)
+
+    def describe(self) -> Iterable[Metric]:
+        """The metrics without samples, so that the registry refuses others of the same names."""
+        return [metric.make_family() for metric in _METRICS]
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics as they are now."""
+        families = {metric: metric.make_family() for metric in _METRICS}
+        with _LOCK:
+            samples = list(_read_samples(self.servers, is_shared=False))
+        for metric, labels, value in samples:
+            families[metric].add_metric(
+                labels, *(_sum_buckets(metric.buckets, value) if metric.kind is Histogram else (value,))
+            )
+        return list(families.values())
 
     def write(self) -> None:
         """Add to the instruments by how much the numbers have grown since the last time. The caller holds
@@ -307,28 +323,6 @@ def _write_pages() -> None:
     with _LOCK:
         for page in list(_PAGES.values()):
             page.write()
-
-
-class _Collector(Collector):
-    """Reads the numbers of servers at each scrape."""
-
-    def __init__(self, servers: Mapping[str, InferenceServer]) -> None:
-        self._servers = servers
-
-    def describe(self) -> Iterable[Metric]:
-        """The metrics without samples, so that the registry refuses others of the same names."""
-        return [metric.make_family() for metric in _METRICS]
-
-    def collect(self) -> Iterable[Metric]:
-        """The metrics as they are now."""
-        families = {metric: metric.make_family() for metric in _METRICS}
-        with _LOCK:
-            samples = list(_read_samples(self._servers, is_shared=False))
-        for metric, labels, value in samples:
-            families[metric].add_metric(
-                labels, *(_sum_buckets(metric.buckets, value) if metric.kind is Histogram else (value,))
-            )
-        return list(families.values())
 
 
 def _read_samples(servers: Mapping[str, InferenceServer], *, is_shared: bool) -> _Samples:

@@ -10,7 +10,6 @@ from .._hosts.frameworks import make_import_error
 
 try:
     from google.protobuf.descriptor import Descriptor
-    from google.protobuf.descriptor import FileDescriptor as FileDescriptor
     from google.protobuf.descriptor_pb2 import FileDescriptorProto as FileDescriptorProto
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from google.protobuf.descriptor_pool import DescriptorPool
