@@ -24,8 +24,6 @@ MAX_ELEMENTS: Final = 4096
 
 STRING: Final[Schema] = {"type": "string"}
 
-NUMBER: Final[Schema] = {"type": "number"}
-
 _FLOAT: Final[Schema] = {
     "type": ["number", "null"],
     "description": (
@@ -111,6 +109,11 @@ def describe_tensor(
         },
         "required": ["name", "datatype", "shape", "data"] if has_data else ["name", "datatype", "shape"],
     }
+
+
+def describe_undeclared(name: str) -> Schema:
+    """A tensor of which nothing but the name is declared."""
+    return {**ANY_TENSOR, "properties": {**ANY_TENSOR["properties"], "name": allow_one(name)}}
 
 
 def allow_one(text: str) -> Schema:
