@@ -165,7 +165,7 @@ export async function showStream(response, begun, { name, id, declared, signal, 
     if (signal.aborted) growth.end = "stopped";  // who leaves breaks nothing
     else growth.fail(`The stream broke: ${error.message}`);
   } finally {
-    growth.finish();
+    if (!growth.element.firstChild) growth.element.append(made("p", growth.end ? "Stopped before the first item." : "It had no items.", "faint"));
     if (growth.element.isConnected) {  // else another answer is shown
       withdrawStop();
       at("size").textContent = growth.sentence();
@@ -202,10 +202,9 @@ class Growth {
   show(outputs) {
     const areTexts = outputs.every(({ datatype, data }) => datatype === "BYTES" && data.every((each) => typeof each === "string" && each.length < 4096));
     const areScalars = outputs.every(({ datatype, data }) => datatype !== "BYTES" && data.length === 1);
-    if (areTexts) return outputs.forEach(({ name, data }) => this.grow(name, data.join(" ")));
-    if (areScalars) return this.addRow(outputs);
-    if (this.count <= MOST_ROWS) this.element.append(...looksOf(outputs, { declared: this.declared }).map(figureOf));
-    return undefined;
+    if (areTexts) outputs.forEach(({ name, data }) => this.grow(name, data.join(" ")));
+    else if (areScalars) this.addRow(outputs);
+    else if (this.count <= MOST_ROWS) this.element.append(...looksOf(outputs, { declared: this.declared }).map(figureOf));
   }
 
   /** The texts of an output follow each other, below its name. */
@@ -223,20 +222,15 @@ class Growth {
 
   addRow(outputs) {
     if (!this.table.isConnected) this.element.append(this.table);
-    this.rows.push(outputs.map(({ name, data, datatype }) => [name, data[0], datatype]));
+    this.rows.push(outputs);
     this.isDrawn ??= requestAnimationFrame(() => { this.isDrawn = null; this.drawRows(); });
   }
 
   drawRows() {
-    const valuesOf = (place) => this.rows.map((row) => row[place]?.[1]);
-    const columns = this.rows[0].map(([name, , datatype], place) => ({ name, isNumber: true, datatype, values: valuesOf(place) }));
+    const columns = this.rows[0].map(({ name, datatype }, place) => ({ name, isNumber: true, datatype, values: this.rows.map((row) => row[place]?.data[0]) }));
     const curves = columns.filter(() => this.rows.length > 1).map(({ name, values }) =>
       build("figure", { className: "look" }, [build("figcaption", {}, [made("b", name)]), curve(values.map(numberOf), `${name}, item by item`)]));
     this.table.replaceChildren(...curves, figureOf({ kind: "table", names: columns.map(({ name }) => name), count: this.rows.length, columns, noun: "item" }));
-  }
-
-  finish() {
-    if (!this.count && !this.element.firstChild) this.element.append(made("p", this.end ? "Stopped before the first item." : "It had no items.", "faint"));
   }
 
   sentence() {

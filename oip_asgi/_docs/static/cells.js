@@ -63,9 +63,7 @@ export function readNumber(word, { datatype }, control, place) {
 /** A value as it is written into a field. */
 export const fieldText = (value) => value instanceof Written ? value.source : String(value);
 
-/**
- * A control for a value of a column: `read` returns the value, null for a missing one, or undefined where nothing is to be sent.
- */
+/** A control for a value of a column: `read` returns the value, null for a missing one, or undefined where nothing is to be sent. */
 export function makeCell(column, label, value) {
   const { datatype, choices, contentType } = column, isNothing = value === null || value === undefined;
   if (choices || datatype === "BOOL") return choiceCell(column, label, value, choices ?? [true, false]);

@@ -27,18 +27,6 @@ export function drawPixels(bytes, { width, height }, described) {
   return canvas;
 }
 
-/** The picture in a file; raises Error where there is none. */
-export const openPicture = (file) =>
-  createImageBitmap(file).catch(() => { throw new Error("it is neither npy nor CSV, nor a picture that the browser can read"); });
-
-/** The pixels of a picture, four bytes each, in the size that a layout asks for; -1 is its own. */
-export function pixelsIn(bitmap, layout) {
-  const width = layout.width === -1 ? bitmap.width : layout.width, height = layout.height === -1 ? bitmap.height : layout.height;
-  const canvas = Object.assign(makeCanvas(""), { width, height }), context = canvas.getContext("2d");
-  context.drawImage(bitmap, 0, 0, width, height);
-  return { pixels: context.getImageData(0, 0, width, height).data, width, height };
-}
-
 /** The four bytes of each pixel of a picture whose pixels are numbers, of which `scale` are black and white. */
 export function pixelsOf(values, { width, height, channels, isLast, scale: [black, white] }) {
   const count = width * height, bytes = new Uint8ClampedArray(count * 4);
@@ -85,6 +73,18 @@ export function layoutFor(shape, picture) {
   const [height, width] = isLast ? own : own.slice(-2), sizes = [width, height];
   const fits = [picture.width, picture.height].every((size, axis) => [-1, size].includes(sizes[axis]));
   return fits || !sizes.some((size) => [-1, 1].includes(size)) ? { height, width, channels: isLast ? own[2] : isFirst ? own[0] : 1, isLast } : null;
+}
+
+/** The picture in a file as an array of a declared shape, in the size that this asks for: its values and its own shape. Raises Error where there is none, or where it does not fit. */
+export async function readPicture(file, declared, datatype) {
+  const picture = await createImageBitmap(file).catch(() => { throw new Error("it is neither npy nor CSV, nor a picture that the browser can read"); });
+  const layout = layoutFor(declared, picture);
+  if (!layout) throw new Error(`it is a picture of ${picture.width} by ${picture.height} pixels, expected the shape [${declared.join(", ")}]`);
+  const [height, width] = ["height", "width"].map((side) => (layout[side] === -1 ? picture[side] : layout[side]));
+  const context = new OffscreenCanvas(width, height).getContext("2d"), { channels, isLast } = layout;
+  context.drawImage(picture, 0, 0, width, height);
+  const values = valuesOf(context.getImageData(0, 0, width, height).data, { ...layout, width, height }, datatype);
+  return { values, shape: isLast ? [height, width, channels] : [channels, height, width] };
 }
 
 /** The values of a picture, from four bytes for each pixel: bytes for integers, and 0 to 1 for floats. */

@@ -2,13 +2,6 @@
 
 export const at = (id) => document.getElementById(id);
 
-export function made(tag, text, className) {
-  const element = document.createElement(tag);
-  if (text !== undefined) element.textContent = text;
-  if (className) element.className = className;
-  return element;
-}
-
 /** Say a text, which is read aloud where it is another one; the style hides what says nothing. */
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
@@ -25,6 +18,9 @@ export function build(tag, properties, children = []) {
   element.append(...children);
   return element;
 }
+
+/** An element with a text and a class, if there are any. */
+export const made = (tag, text, className) => build(tag, className ? { className } : {}, text === undefined ? [] : [text]);
 
 /** A name, which is broken behind its signs where it is longer than a line. */
 export const breakable = (name, places = /(?<=[_./-])(?=\w)/) => name.split(places).flatMap((part, place) => (place ? [made("wbr"), part] : [part]));
@@ -55,7 +51,6 @@ async function copy(text) {
   const isCopied = document.execCommand("copy");
   area.remove();
   if (!isCopied) throw new Error("the browser refuses it");
-  return undefined;
 }
 
 /** A button that saves what `blobOf` returns as a file. */

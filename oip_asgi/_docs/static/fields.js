@@ -1,7 +1,7 @@
 // A field for each input of a request: a value, lines of numbers or texts, files, a large array, or a table of columns. Knows nothing of the page.
 
 import { DECIMALS, fieldText, isNamed, makeCell, Mistake, numbersOf, readNumber, readRows, separatorOf, typeOf, wordsOf } from "./cells.js";
-import { drawFile, layoutFor, openPicture, pixelsIn, valuesOf } from "./drawing.js";
+import { drawFile, readPicture } from "./drawing.js";
 import { build, button, Opener } from "./elements.js";
 import { figureOf } from "./figures.js";
 import { Frame } from "./frame.js";
@@ -56,9 +56,8 @@ export class Fields {
 
   /** Show the tensors of a request that was written in another way. */
   fill(tensors) {
-    if (this.frame) return this.frame.fill(tensors);
+    if (this.frame) this.frame.fill(tensors);
     for (const field of this.fields) field.fill(tensors.find(({ name }) => name === field.name));
-    return undefined;
   }
 }
 
@@ -302,11 +301,7 @@ class Numbers extends Lines {
       const text = await file.text(), lines = readRows(text), rows = numbersOf(lines);
       return { values: rows.flat(), shape: [rows.length, rows[0].length], code: csvCode(file.name, this.datatype, separatorOf(text), isNamed(lines)) };
     }
-    const picture = await openPicture(file), layout = layoutFor(this.shape, picture);
-    if (!layout) throw new Error(`it is a picture of ${picture.width} by ${picture.height} pixels, expected the shape [${this.shape.join(", ")}]`);
-    const { pixels, width, height } = pixelsIn(picture, layout);
-    const whole = { ...layout, width, height }, { channels } = whole;
-    return { values: valuesOf(pixels, whole, this.datatype), code: null, shape: layout.isLast ? [height, width, channels] : [channels, height, width] };
+    return readPicture(file, this.shape, this.datatype);
   }
 
   /** Take an array: few elements become text, more stay as they are. */

@@ -184,13 +184,12 @@ function showMistake(mistake, panel) {
   told ??= build("p", { id: "mistake", className: "failed mistake" });
   const { control, message } = mistake ?? {}, place = control?.closest(".field, td") ?? panel;
   for (const each of at("try").querySelectorAll("[aria-invalid]")) if (each !== control) mark(each, false);
-  if (!mistake) return told.remove();
+  if (!mistake) return void told.remove();
   if (!control.hasAttribute("aria-invalid")) mark(control, true);
   if (told.parentElement !== place) told.role = form.mistake ? "alert" : null;
   else if (told.textContent !== message) told.role = null;
   say(told, message);
   if (place.lastElementChild !== told) place.append(told);
-  return undefined;
 }
 
 /** Say to who cannot see it that a control has a mistake, told by the element of the id "mistake", or has none. */
