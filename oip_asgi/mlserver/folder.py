@@ -118,11 +118,9 @@ def _find_files(root: Path) -> dict[Path, Path]:
 
 
 def _register_model(server: ours.InferenceServer, settings: ModelSettings, *, loads: bool) -> None:
-    file, batch = Path(settings._source), {}
+    file = Path(settings._source)
     _warn_of_unused(file, settings)
-    if settings._has_batches:
-        batch = {"max_batch_size": settings.max_batch_size, "max_batch_delay": settings.max_batch_time}
-
+    batch = {"max_batch_size": settings.max_batch_size, "max_batch_delay": settings.max_batch_time}
     folders = _folders.setdefault(server, set())
 
     async def load() -> ours.Loaded:
@@ -148,7 +146,7 @@ def _register_model(server: ours.InferenceServer, settings: ModelSettings, *, lo
             inputs=[*map(_to_spec, settings.inputs)],
             outputs=[*map(_to_spec, settings.outputs)],
             content_type=cast(Any, settings.parameters.content_type),
-            **cast(Any, batch),
+            **cast(Any, batch if settings._has_batches else {}),
         )
     except (TypeError, ValueError) as error:
         raise ValueError(f"{file}: {error}") from None

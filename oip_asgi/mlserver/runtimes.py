@@ -21,9 +21,6 @@ from .model import MLModel
 from .types import InferenceRequest, InferenceResponse, MetadataTensor, Parameters, RequestOutput
 from .utils import get_model_uri
 
-_MOST_SHOWN: Final = 1_000
-"""How many characters of names, which a client has sent, the log gets."""
-
 
 def _import_needed(module: str, package: str) -> Any:
     try:
@@ -115,10 +112,10 @@ class TableRuntime(Runtime):
             getLogger("oip_asgi").warning(
                 "%s: the %s does not know the names of its columns, so it takes any, in any order: add "
                 "them, in the order of the training, "
-                'as in "inputs": %s',
+                'as in "inputs": %.1000s',  # names that a client has sent may be long
                 self.settings._source,
                 type(self._model).__name__,
-                msgspec.json.encode(inputs).decode()[:_MOST_SHOWN],
+                msgspec.json.encode(inputs).decode(),
             )
         return rows
 

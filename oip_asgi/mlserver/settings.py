@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -50,8 +50,7 @@ class ModelSettings:
 
     @property
     def version(self) -> str | None:
-        version: str | None = self.parameters.version
-        return version
+        return cast("str | None", self.parameters.version)
 
     @property
     def _has_batches(self) -> bool:

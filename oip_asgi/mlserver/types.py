@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from math import prod
 from types import SimpleNamespace
 from typing import Any, Self, cast
@@ -94,28 +94,23 @@ class _Message:
     def dict(self, *, exclude: Any = ()) -> dict[str, Any]:
         """The fields that are set, as plain values, without those that `exclude` names, or for each name what
         to leave out of it."""
-        return _dump_fields(
-            {each.name: getattr(self, each.name) for each in fields(cast(Any, self))}, exclude
-        )
+        return cast("dict[str, Any]", _dump(vars(self), exclude))
 
 
-def _dump_fields(values: dict[str, Any], left_out: Any) -> dict[str, Any]:
-    inner = left_out if isinstance(left_out, dict) else dict.fromkeys(left_out, True)
-    return {
-        name: _dump_value(each, inner.get(name, ()))
-        for name, each in values.items()
-        if each is not None and inner.get(name) is not True
-    }
-
-
-def _dump_value(value: Any, left_out: Any = ()) -> Any:
+def _dump(value: Any, left_out: Any = ()) -> Any:
     if isinstance(value, TensorData):
         return value.root
     if isinstance(value, list):
-        return [*map(_dump_value, value)]
-    if isinstance(value, (_Message, Parameters)):
-        value = vars(value)
-    return _dump_fields(value, left_out) if isinstance(value, dict) else value
+        return [*map(_dump, value)]
+    values = vars(value) if isinstance(value, (_Message, Parameters)) else value
+    if not isinstance(values, dict):
+        return value
+    inner = left_out if isinstance(left_out, dict) else dict.fromkeys(left_out, True)
+    return {
+        name: _dump(each, inner.get(name, ()))
+        for name, each in values.items()
+        if each is not None and inner.get(name) is not True
+    }
 
 
 @dataclass(kw_only=True)
