@@ -21,8 +21,24 @@ from .._protocol import schemas as documents
 from .._protocol.specs import TensorSpec, write_spec
 from .._rest.body import HEADER_LENGTH
 from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
-from . import json_schemas
-from .json_schemas import Schema
+from .json_schemas import (
+    ANY_TENSOR,
+    MAX_ELEMENTS,
+    PARAMETERS,
+    STRING,
+    Schema,
+    count_elements,
+    describe_element,
+    describe_member,
+    describe_request,
+    describe_response,
+    describe_row,
+    describe_tensor,
+    describe_undeclared,
+    join_schemas,
+    make_example_members,
+    make_example_tensors,
+)
 
 Control: TypeAlias = Literal["load", "unload"]
 
@@ -64,20 +80,11 @@ _LENGTH_OF_JSON: Final = {
     "schema": {"type": "integer", "minimum": 0},
 }
 
-_UNDECLARED: Final = (
-    "This model does not declare its {what}, so they are not checked{guessed}. Declare them where the model "
-    "is registered, such as `{how}`."
-)
-
-_UNKNOWN: Final = "This document has no example, as the model does not say which values it takes."
-
 _PARAMETERS: Final = (
     "Any other member is a parameter: a string, a number, true or false. A list or an object is refused, "
     "and so is a name that is nearly "
     "that of an input that is not there."
 )
-
-_TOO_LARGE: Final = "This document has no example, which would have {elements} elements."
 
 _BINARY: Final[Mapping[str, Any]] = {
     "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
@@ -85,7 +92,7 @@ _BINARY: Final[Mapping[str, Any]] = {
 
 _STREAM: Final = {
     "description": "One event for each response.",
-    "content": {"text/event-stream": {"schema": json_schemas.STRING}},
+    "content": {"text/event-stream": {"schema": STRING}},
 }
 
 
@@ -113,19 +120,19 @@ class Operations:
     def __init__(self, namespace: str, content_types: Mapping[str, str | None]) -> None:
         self._namespace = namespace
         self._content_types = content_types
-        self._element_of = f"#/components/schemas/{namespace}"
         self._datatypes: set[str] = set()
         self._model_schemas: dict[str, msgspec.Raw] = {}
 
     def describe_components(self) -> dict[str, Any]:
-        _, structs = msgspec.json.schema_components(_DOCUMENTS, ref_template=self._element_of + "{name}")
+        reference = self._refer_to("{name}")["$ref"]
+        _, described = msgspec.json.schema_components(_DOCUMENTS, ref_template=reference)
         # a description is for readers of the code, and the components have names
         structs = {
             name: {key: value for key, value in schema.items() if key not in ("description", "title")}
-            for name, schema in structs.items()
+            for name, schema in described.items()
         }
-        elements = {datatype: json_schemas.describe_element(datatype) for datatype in sorted(self._datatypes)}
-        all_schemas = {**structs, "Tensor": json_schemas.ANY_TENSOR, **elements, **self._model_schemas}
+        elements = {datatype: describe_element(datatype) for datatype in sorted(self._datatypes)}
+        all_schemas = {**structs, "Tensor": ANY_TENSOR, **elements, **self._model_schemas}
         return {
             "schemas": {self._namespace + name: schema for name, schema in all_schemas.items()},
             "responses": {
@@ -136,7 +143,7 @@ class Operations:
         }
 
     def _refer_to(self, name: str) -> Schema:
-        return {"$ref": self._element_of + name}
+        return {"$ref": f"#/components/schemas/{self._namespace}{name}"}
 
     def _list_errors(self, *statuses: str) -> dict[str, Any]:
         return {
@@ -230,10 +237,8 @@ class Operations:
                 f"config_{at.key}", tag, "The model's configuration", "ModelConfig", "404"
             ),
         }
-        whole = self._describe_body(
-            at, "Request", lambda specs: {"inputs": json_schemas.make_example_tensors(specs)}
-        )
-        flat = self._describe_body(at, "GenerateRequest", json_schemas.make_example_members)
+        whole = self._describe_body(at, "Request", lambda specs: {"inputs": make_example_tensors(specs)})
+        flat = self._describe_body(at, "GenerateRequest", make_example_members)
         if model.streams:
             paths["/infer_stream"] = self._make_post(
                 at, "inferStream", "Infer, with a stream of responses", whole, _STREAM
@@ -296,28 +301,30 @@ class Operations:
 
     def _describe_response(self, at: ModelPath) -> dict[str, Any]:
         """The response of a model, with an example if its outputs are declared and small."""
-        model, response = at.model, _make_response(self._refer_to(f"Response_{at.of_model}"))
-        response["content"].update(_BINARY)
-        response["headers"] = {
-            HEADER_LENGTH: {
-                "description": "How many bytes of a binary body are JSON.",
-                "schema": {"type": "integer"},
-            }
-        }
-        if model.outputs and json_schemas.count_elements(model.outputs) <= json_schemas.MAX_ELEMENTS:
-            response["content"]["application/json"]["example"] = {
+        model, content = at.model, {"schema": self._refer_to(f"Response_{at.of_model}")}
+        if model.outputs and count_elements(model.outputs) <= MAX_ELEMENTS:
+            content["example"] = {
                 "model_name": model.name,
                 **({} if model.version is None else {"model_version": model.version}),
-                "outputs": json_schemas.make_example_tensors(model.outputs),
+                "outputs": make_example_tensors(model.outputs),
             }
-        return response
+        return {
+            "description": "OK",
+            "content": {"application/json": content, **_BINARY},
+            "headers": {
+                HEADER_LENGTH: {
+                    "description": "How many bytes of a binary body are JSON.",
+                    "schema": {"type": "integer"},
+                }
+            },
+        }
 
     def _list_rows(self, specs: Sequence[TensorSpec], fields: Mapping[str, Schema]) -> dict[str, Schema]:
         """The schema of a row of each tensor. That of a field of a class has its bounds and its description
         too."""
         return {
             spec.name: fields.get(spec.name)
-            or json_schemas.describe_row(spec, {**self._refer_to(spec.datatype), **spec.bounds})
+            or describe_row(spec, {**self._refer_to(spec.datatype), **spec.bounds})
             for spec in specs
         }
 
@@ -332,15 +339,15 @@ class Operations:
         )
         declared, defaults = {spec.name for spec in model.inputs}, _list_defaults(model)
         inputs = [
-            json_schemas.describe_tensor(spec, self._content_types, taken_as[spec.name], has_data=True)
+            describe_tensor(spec, self._content_types, taken_as[spec.name], has_data=True)
             if spec.name in declared
-            else json_schemas.describe_undeclared(spec.name)
+            else describe_undeclared(spec.name)
             for spec in named
         ]
         for spec, schema in zip(named, inputs, strict=True):
             schema["properties"]["data"] = {**schema["properties"]["data"], **defaults.get(spec.name, {})}
         outputs = [
-            json_schemas.describe_tensor(spec, self._content_types, made_as[spec.name], has_data=False)
+            describe_tensor(spec, self._content_types, made_as[spec.name], has_data=False)
             for spec in model.outputs
         ]
         any_tensor, is_any = self._refer_to("Tensor"), known.others is not None
@@ -348,14 +355,12 @@ class Operations:
             "type": "array",
             "minItems": sum(spec.name not in known.scalars for spec in required),  # which may be parameters
             **({} if is_any else {"maxItems": len(inputs)}),
-            "items": json_schemas.join_schemas(inputs) if inputs and not is_any else any_tensor,
+            "items": join_schemas(inputs) if inputs and not is_any else any_tensor,
         }
-        made = {"type": "array", "items": json_schemas.join_schemas(outputs) if outputs else any_tensor}
+        made = {"type": "array", "items": join_schemas(outputs) if outputs else any_tensor}
         schemas = {
-            f"Request_{at.of_model}": json_schemas.describe_request(
-                taken, [spec.name for spec in model.outputs]
-            ),
-            f"Response_{at.of_model}": json_schemas.describe_response(model.name, model.version, made),
+            f"Request_{at.of_model}": describe_request(taken, [spec.name for spec in model.outputs]),
+            f"Response_{at.of_model}": describe_response(model.name, model.version, made),
             **self._describe_flat_request(at, taken_as, [spec.name for spec in required]),
             **self._describe_flat_response(at, made_as),
         }
@@ -366,26 +371,27 @@ class Operations:
     ) -> dict[str, Schema]:
         binding, ranks = at.model.binding, {spec.name: len(spec.shape) for spec in at.model.inputs}
         members = {
-            name: json_schemas.describe_member(row, is_nested=ranks[name] > 1) if name in ranks else {}
+            name: describe_member(row, is_nested=ranks[name] > 1) if name in ranks else {}
             for name, row in rows.items()
         }
-        members = {"id": json_schemas.STRING, "parameters": json_schemas.PARAMETERS, **members}
-        is_known = binding.takes_any_key or binding.read_alone
-        others = (
-            {"additionalProperties": binding.inputs.others is not None}
-            if is_known
-            else {"additionalProperties": True, "description": _PARAMETERS}
-        )
-        whole = {"type": "object", "properties": members, "required": required, **others}
+        others: Schema = {"additionalProperties": True, "description": _PARAMETERS}
+        if binding.takes_any_key or binding.read_alone:
+            others = {"additionalProperties": binding.inputs.others is not None}
+        whole = {
+            "type": "object",
+            "properties": {"id": STRING, "parameters": PARAMETERS, **members},
+            "required": required,
+            **others,
+        }
         row = {"type": "object", "properties": rows, "required": required, "additionalProperties": False}
         return self._allow_rows(at, "GenerateRequest", whole, row)
 
     def _describe_flat_response(self, at: ModelPath, rows: Mapping[str, Schema]) -> dict[str, Schema]:
         """The same of a response, which may have other members: outputs that are not declared, and
         parameters."""
-        own = json_schemas.describe_response(at.model.name, at.model.version, {})["properties"]
+        own = describe_response(at.model.name, at.model.version, {})["properties"]
         named = {name: own[name] for name in ("id", "model_name", "model_version") if name in own}
-        members = {name: json_schemas.describe_member(row, is_nested=False) for name, row in rows.items()}
+        members = {name: describe_member(row, is_nested=False) for name, row in rows.items()}
         whole = {
             "type": "object",
             "properties": {**named, **members},
@@ -405,8 +411,8 @@ class Operations:
         if rows is None or not rows.is_list:
             return {f"{name}_{at.of_model}": whole}
         columns, each = f"{name}Columns_{at.of_model}", f"{name}Row_{at.of_model}"
-        either = {"anyOf": [self._refer_to(columns), {"type": "array", "items": self._refer_to(each)}]}
-        return {f"{name}_{at.of_model}": either, columns: whole, each: row}
+        either = [self._refer_to(columns), {"type": "array", "items": self._refer_to(each)}]
+        return {f"{name}_{at.of_model}": {"anyOf": either}, columns: whole, each: row}
 
 
 def _list_inputs(model: Model) -> tuple[list[TensorSpec], list[TensorSpec]]:
@@ -416,20 +422,19 @@ def _list_inputs(model: Model) -> tuple[list[TensorSpec], list[TensorSpec]]:
     entries = list(model.binding.inputs.entries.values()) or [
         Input(spec.name, spec, content_type=spec.content_type) for spec in model.inputs
     ]
-    required, optional = (
-        [entry.describe() for entry in entries if entry.is_needed is is_needed] for is_needed in (True, False)
-    )
-    return required, optional
+    required = [entry.describe() for entry in entries if entry.is_needed]
+    return required, [entry.describe() for entry in entries if not entry.is_needed]
 
 
 def _find_obstacle(specs: Sequence[TensorSpec]) -> str:
     """Why a request has no example; nothing if it has one. An estimator that takes several datatypes need not
     take zeros."""
-    elements = json_schemas.count_elements(specs)
-    if elements > json_schemas.MAX_ELEMENTS:
-        return _TOO_LARGE.format(elements=elements)
-    are_known = all(spec.other_datatypes is None or spec.example is not None for spec in specs)
-    return "" if are_known else _UNKNOWN
+    elements = count_elements(specs)
+    if elements > MAX_ELEMENTS:
+        return f"This document has no example, which would have {elements} elements."
+    if any(spec.other_datatypes is not None and spec.example is None for spec in specs):
+        return "This document has no example, as the model does not say which values it takes."
+    return ""
 
 
 def _list_defaults(model: Model) -> dict[str, Schema]:
@@ -455,12 +460,17 @@ def _tell_undeclared(model: Model, specs: Sequence[TensorSpec], optional: Sequen
         missing["inputs"] = [*specs, *optional]  # one that is left out could not be sent any more
     if not model.outputs:
         missing["outputs"] = [TensorSpec("y", "FP32", [-1])]
+    if not missing:
+        return ""
     written = {
         what: [write_spec(spec.name, spec.datatype, spec.shape) for spec in tensors]
         for what, tensors in missing.items()
     }
     how = ", ".join(f"{what}=[{', '.join(tensors)}]" for what, tensors in written.items())
-    return _UNDECLARED.format(what=" and ".join(missing), guessed=guessed, how=how) if missing else ""
+    return (
+        f"This model does not declare its {' and '.join(missing)}, so they are not checked{guessed}. Declare "
+        f"them where the model is registered, such as `{how}`."
+    )
 
 
 def _make_response(schema: Schema, description: str = "OK") -> dict[str, Any]:

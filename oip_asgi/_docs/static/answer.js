@@ -1,14 +1,16 @@
-// The answer to a request: its status, its views, its JSON, and streams as they grow. Knows nothing of the form.
+// The answer to a request: its status, its views, its JSON, streams as they grow, and the last requests of the visit. Knows nothing of the form.
 
 import { at, badge, build, copyButton, made, saveButton } from "./elements.js";
 import { curve, figureOf, growingText } from "./figures.js";
 import { parse, pretty } from "./json.js";
 import { looksOf } from "./looks.js";
+import { linkOf } from "./request.js";
 import { numberOf, outputsOf, writtenOf } from "./tensors.js";
 import { counted, digits, duration } from "./words.js";
 
 const MOST_SHOWN = 200000;  // characters of an answer
 const MOST_ROWS = 200;  // of a stream of numbers
+const MOST_REMEMBERED = 10;  // requests
 const OUTSIDE = /"oip_out_of_range": ?("(?:[^"\\]|\\.)*")/;  // no text of JSON holds this: its quotes are escaped there
 const PATIENCE = 500;  // milliseconds until one wants to know that something happens
 
@@ -35,7 +37,7 @@ export function clockOf(response) {
   };
 }
 
-/** The same for a reader who sees rows, which are counted from 1 here, and from 0 by the server. */
+/** The text of an error for a reader who sees rows, which are counted from 1 here, and from 0 by the server. */
 function refusalOf(text) {
   const error = errorOf(text), [, row] = /^(?:input .*, row |rows\[)(\d+)\b/.exec(error) ?? [];
   return row === undefined ? error : `${error} (the server counts rows from 0: this is row ${Number(row) + 1} here)`;
@@ -89,7 +91,7 @@ function begin(status, kind, { failure = "", when = "", stop = null, isBare = Bo
 
 const statusOf = ({ status, statusText }) => `${status} ${statusText}`.trim();
 
-/** Show an answer. Returns its JSON as text, after how many seconds it was there, and where the request is refused why. `name` is the model's, `id` the request's, and the rest as in looksOf. Raises the `signal`'s reason once that is aborted: what is shown may be another answer by then. */
+/** Show an answer. Returns its JSON as text, the seconds until it was there, and why the request is refused. Raises the `signal`'s reason once that is aborted. */
 export async function showAnswer(response, begun, { name, id, signal, ...known }) {
   const say = clockOf(response);
   const bytes = new Uint8Array(await response.arrayBuffer());
@@ -141,7 +143,7 @@ export class EventReader {
   }
 }
 
-/** Show a stream as it comes, until it ends or Stop is pressed, and return how it ended ("failed", "stopped", or nothing else) and after how many items. `onFirst` is called when its first item is there. */
+/** Show a stream as it comes, and return how it ended ("failed", "stopped", or nothing else) and after how many items. `onFirst` is called at the first. */
 export async function showStream(response, begun, { name, id, declared, signal, stop, onFirst }) {
   const say = clockOf(response), growth = new Growth(begun, declared, () => say(id));
   const events = new EventReader(), decoder = new TextDecoder(), all = [];
@@ -239,4 +241,19 @@ class Growth {
     const rate = this.count > 1 && seconds > 0 ? `${digits((this.count - 1) / seconds)} per second` : "";
     return [`first item after ${duration((this.first - this.begun) / 1000)}`, counted(this.count, "item"), rate].filter(Boolean).join(", ");
   }
+}
+
+// The last requests
+
+/** Show a request that was sent above the last ones: how it ended, after how many seconds, and how many `items` it had if it was a stream. */
+export function remember(request, status, { seconds, items }) {
+  const { name, version, action, parts, file } = request, link = parts.length || file ? null : linkOf(request);
+  const title = version === undefined ? name : `${name}, version ${version}`;
+  const whole = link ? build("a", { href: link, title: "Fill it in again" }, [title]) : build("b", { title: "It is too long to be filled in again" }, [title]);
+  const passed = `${/^\d/.test(status) ? "round trip" : "after"} ${duration(seconds)}`;  // a request without an answer has only the way there
+  const took = items === undefined ? passed : `${counted(items, "item")} in ${duration(seconds)}`;
+  const words = build("div", { className: "words" }, [whole, made("div", `${action}, ${took}`, "faint")]), kind = status.startsWith("2") ? "good" : status === "stopped" ? "" : "bad";
+  at("requests").prepend(build("li", {}, [made("span", status, `badge ${kind}`), words, made("time", new Date().toLocaleTimeString("en-GB"), "faint")]));
+  at("requests").children[MOST_REMEMBERED]?.remove();
+  at("last").hidden = false;
 }

@@ -4,7 +4,6 @@ import { build } from "./elements.js";
 import { isFloating } from "./tensors.js";
 
 const STOPS = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];  // of viridis, which everyone can tell apart
-const NAMESPACE = "http://www.w3.org/2000/svg";
 const WIDTH = 300, HEIGHT = 80;
 const SMALL = 320;  // pixels: what is smaller is drawn larger, without a blur
 
@@ -62,10 +61,7 @@ export const blobOf = (canvas) => new Promise((resolve) => { canvas.toBlob(resol
 
 // Pictures as arrays
 
-/**
- * The height, the width and the place of the colors in a shape of pictures, for one of this size; null if there are none. -1 is any size; of three sizes
- * it is that of rows only where none is of colors. A picture is scaled where both sizes are given, and is 1 high, or as wide as a row, only if it is so itself.
- */
+/** Where a shape has the height, the width and the colors of a picture; null if it is of none, or not of this one, which is scaled only where both sizes are given and none is 1. */
 export function layoutFor(shape, picture) {
   const own = shape.length === 4 && [1, -1].includes(shape[0]) ? shape.slice(1) : shape, isColors = (size) => own.length === 3 && [1, 3, 4].includes(size);
   const isLast = isColors(own[2]), isFirst = !isLast && isColors(own[0]), isGray = shape.length === 2 || (shape.length === 3 && shape[0] === -1);
@@ -100,11 +96,7 @@ export function valuesOf(pixels, { height, width, channels, isLast }, datatype) 
 
 // Curves
 
-/**
- * Draw values into an `<svg>`, and say in words what is drawn. Values may be no numbers where nothing is known. `range` is the bottom and the top, 0 and the
- * largest; `along` is how far from the left to the right each is, from 0 to 1, evenly if it is not given. What is between the curve and 0 is filled,
- * if 0 is in the range.
- */
+/** Draw values, with gaps where they are no numbers, into an `<svg>`. `along` is how far to the right each is, from 0 to 1, and `range` the bottom and the top. */
 export function draw(svg, values, described, { along, range = [0, Math.max(...values.filter(Number.isFinite), 1e-9)] } = {}) {
   const [least, most] = range, hasZero = least <= 0 && most >= 0;
   const across = (index) => ((along?.[index] ?? index / (values.length - 1)) * WIDTH).toFixed(1);
@@ -121,7 +113,7 @@ export function draw(svg, values, described, { along, range = [0, Math.max(...va
 }
 
 export function shape(name, attributes) {
-  const element = document.createElementNS(NAMESPACE, name);
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
   for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
   return element;
 }

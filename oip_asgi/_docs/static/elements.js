@@ -92,10 +92,7 @@ export function listenToTabs(list, onChosen) {
 
 // Files that are chosen or dropped, and read
 
-/**
- * Opens files for an element: `read` returns a promise of what is in them, which `use` gets; the element `told` says why nothing is read. Neither gets it
- * once something newer is written into the element, or the element is filled: then it is late. Several files at once are refused, unless `takesSeveral`.
- */
+/** Opens files for an element: `use` gets what `read` promises, or `told` says why nothing is read, unless something newer is in the element by then. */
 export class Opener {
   constructor(element, { read, use }) {
     Object.assign(this, { read, use, input: null, awaited: null, takesSeveral: false });

@@ -15,11 +15,7 @@ const TEXTS = ["str", "datetime", "pd_json"];  // content types of texts, which 
 export const MOST_WRITTEN = 4096;  // elements that are written as text; more are an array of bytes
 export const NO_INPUTS = "It takes no inputs.";
 
-/**
- * The fields of a model's inputs. An input has a name and, where they are known, a datatype, a shape, a content type, its choices, whether it
- * is optional and with which default (`hint`), and whether its values may be missing. `onEdit` is called when what is in the fields is another request,
- * but not when they are filled.
- */
+/** The fields of a model's inputs, as described.js has them. `onEdit` is called when the reader has made another request of them, not when they are filled. */
 export class Fields {
   constructor(inputs, onEdit) {
     const areColumns = inputs.every(({ shape }) => `${shape}` === "-1" || `${shape}` === "-1,1");
@@ -108,9 +104,8 @@ class Value {
   fill(tensor) {
     this.given = tensor;
     this.cell?.element.remove();
-    this.cell = makeCell(this.input, "", this.elementIn([tensor?.data ?? []].flat(Infinity)));
+    this.cell = makeCell(this.input, null, this.elementIn([tensor?.data ?? []].flat(Infinity)));  // whose label is the title
     this.cell.element.id = `input ${this.name}`;
-    this.cell.element.removeAttribute("aria-label");
     this.element.append(this.cell.element);
   }
 
@@ -122,10 +117,7 @@ class Value {
   }
 }
 
-/**
- * What fields of several elements share: a text of lines, and shapes. Until the text is edited, the tensor is the `given` one, which the field was
- * filled with; then its shape stays for as many elements on as many lines.
- */
+/** What fields of several elements share. Until the text is edited, the tensor is the `given` one; then its shape stays for as many elements on as many lines. */
 class Lines {
   constructor(input) {
     Object.assign(this, input);

@@ -85,18 +85,22 @@ function cell(column, row) {
   return build("td", { className, title: text === whole ? "" : whole }, [text]);
 }
 
-/** The columns as text: a missing value is nothing, and what holds the separator is quoted. */
+/** The columns as text, below their names. */
 export function separated(columns, count, separator) {
+  const rows = Array.from({ length: count }, (_, row) => columns.map(({ values }) => values[row]));
+  return linesOf([columns.map(({ name }) => name), ...rows], separator);
+}
+
+/** Rows as text: a missing value is nothing, and what holds the separator is quoted. */
+function linesOf(rows, separator) {
   const quoted = (text) => (/["\n\r]/.test(text) || text.includes(separator) ? `"${text.replaceAll('"', '""')}"` : text);
-  const line = (texts) => texts.map(quoted).join(separator);
-  const rows = Array.from({ length: count }, (_, row) => line(columns.map(({ values }) => writtenOf(values[row]))));
-  return `${[line(columns.map(({ name }) => name)), ...rows].join("\n")}\n`;
+  return rows.map((row) => `${row.map((value) => quoted(writtenOf(value))).join(separator)}\n`).join("");
 }
 
 // Scores
 
 function scoresFigure({ name, rows }) {
-  const lines = [["row", "label", "score"], ...rows.flatMap((row, place) => row.map(([label, score]) => [`${place + 1}`, label, `${score}`]))];
+  const lines = [["row", "label", "score"], ...rows.flatMap((row, place) => row.map(([label, score]) => [place + 1, label, score]))];
   const lists = rows.map((row, place) => bars(row, rows.length > 1 ? `Row ${place + 1}` : ""));
   return figure(name, "", tableTools(name, (separator) => linesOf(lines, separator)), lists);
 }
@@ -128,8 +132,6 @@ export function growingText(name) {
 function tableTools(name, textOf, copied = () => textOf("\t")) {
   return [copyButton(copied), saveButton(`${name}.csv`, () => new Blob([textOf(",")], { type: "text/csv" }))];
 }
-
-const linesOf = (rows, separator) => `${rows.map((row) => row.join(separator)).join("\n")}\n`;
 
 /** The buttons beside a text. */
 const textTools = (name, textOf) => [copyButton(textOf), saveButton(`${name}.txt`, () => new Blob([textOf()], { type: "text/plain" }))];
