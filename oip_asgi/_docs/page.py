@@ -31,7 +31,6 @@ FILES: Final[Mapping[str, str]] = {
             "answer.js",
             "cells.js",
             "described.js",
-            "drawing.js",
             "elements.js",
             "fields.js",
             "figures.js",

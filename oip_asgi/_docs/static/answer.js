@@ -2,7 +2,7 @@
 
 import { at, badge, build, copyButton, made, saveButton } from "./elements.js";
 import { curve, figureOf, growingText } from "./figures.js";
-import { parse, pretty } from "./json.js";
+import { parse, pretty, tried } from "./json.js";
 import { looksOf } from "./looks.js";
 import { linkOf } from "./request.js";
 import { numberOf, outputsOf, writtenOf } from "./tensors.js";
@@ -19,12 +19,8 @@ let isAwaited = false;  // whether nothing of the answer is shown yet
 
 /** The text of an error, in our form or in a host's. */
 export function errorOf(text) {
-  try {
-    const { error, detail } = JSON.parse(text);
-    return error ?? (typeof detail === "string" ? detail : text);
-  } catch {
-    return text.slice(0, 500) || "no text";
-  }
+  const { error, detail } = tried(() => JSON.parse(text)) ?? {};
+  return error ?? (typeof detail === "string" ? detail : text.slice(0, 500) || "no text");
 }
 
 /** What says when something of an answer was, for who looks into the server's log: by its clock, which the answer's head has told, else by this one. */
@@ -77,14 +73,10 @@ function begin(status, kind, { failure = "", when = "", stop = null, isBare = Bo
   clearTimeout(waiting);
   at("answer").hidden = at("answer").ariaBusy = false;
   badge(at("status"), status, kind);
-  at("size").textContent = "";
   if (stop) Object.assign(at("stop"), { hidden: false, onclick: stop });
   else withdrawStop();
-  at("failure").textContent = failure;
-  at("when").textContent = when;
+  for (const [id, text] of Object.entries({ size: "", failure, when, look: "", text: "" })) at(id).textContent = text;
   for (const id of ["looks", "look", "raw"]) at(id).classList.toggle("gone", isBare);
-  at("look").replaceChildren();
-  at("text").textContent = "";
   if (isAwaited) at("line").scrollIntoView({ block: "nearest" });
   isAwaited = false;
 }
@@ -115,13 +107,8 @@ export async function showAnswer(response, begun, { name, id, signal, ...known }
   return { text, seconds };
 }
 
-function outputsIn(text, binary) {
-  try {
-    return outputsOf(text, binary);
-  } catch {  // what a host answers may be no JSON
-    return null;
-  }
-}
+/** The outputs in a text; null where there are none: what a host answers may be no JSON. */
+const outputsIn = (text, binary) => tried(() => outputsOf(text, binary));
 
 /** The buttons beside the tabs: they are for the whole answer. */
 function offer(textOf, file) {

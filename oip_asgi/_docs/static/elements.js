@@ -145,9 +145,7 @@ const FADE = 40;  // pixels of a box, at most, as page.css has it
 let isDue = false;
 
 export function listenToOverflow() {
-  addEventListener("scroll", mark, true);
-  addEventListener("resize", mark);
-  addEventListener("input", mark);
+  for (const kind of ["scroll", "resize", "input"]) addEventListener(kind, mark, true);
   new MutationObserver(mark).observe(document.body, { subtree: true, childList: true, characterData: true, attributeFilter: ["hidden", "class", "aria-expanded"] });
   at("more").addEventListener("click", () => showWhole(at("more").ariaExpanded !== "true"));
 }

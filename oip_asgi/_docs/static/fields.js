@@ -1,13 +1,12 @@
 // A field for each input of a request: a value, lines of numbers or texts, files, a large array, or a table of columns. Knows nothing of the page.
 
 import { DECIMALS, fieldText, isNamed, makeCell, Mistake, numbersOf, readNumber, readRows, separatorOf, typeOf, wordsOf } from "./cells.js";
-import { drawFile, readPicture } from "./drawing.js";
 import { build, button, Opener } from "./elements.js";
-import { figureOf } from "./figures.js";
+import { drawFile, figureOf } from "./figures.js";
 import { Frame } from "./frame.js";
 import { looksOf } from "./looks.js";
 import { isBehind, isInference } from "./request.js";
-import { bytesOf, csvCode, imageIn, isFloating, numberOf, randomIn, readNpy, shapeOf, sizeOf, slices, zerosIn } from "./tensors.js";
+import { bytesOf, csvCode, imageIn, isFloating, numberOf, randomIn, readNpy, readPicture, shapeOf, sizeOf, slices, zerosIn } from "./tensors.js";
 import { counted, single } from "./words.js";
 
 const DATATYPES = ["FP32", "FP64", "FP16", "INT64", "INT32", "INT16", "INT8", "UINT64", "UINT32", "UINT16", "UINT8", "BOOL", "BYTES"];

@@ -302,9 +302,7 @@ async function send() {
 function showDeclaration({ body, action, file, parts }, text, model) {
   const sent = file || parts.length || !isJSON(text) ? null : tensorsOf(body, action), outputs = sent && parse(text)?.outputs;
   if (!outputs || !sent.every(({ shape }) => shape)) return;
-  const namesOfAll = (tensors) => tensors.map(({ name }) => name);
-  const declared = { inputs: namesOfAll(model.metadata.inputs), outputs: namesOfAll(model.metadata.outputs) };
-  const line = declaration(sent, outputs, declared);
+  const line = declaration(sent, outputs, model.metadata);
   if (!line || !adviceOf(model, action)) return;  // nothing is to be declared, or not in Python
   at("declare").hidden = false;  // which says more than the advice
   at("declaration").textContent = line;

@@ -1,7 +1,7 @@
 // What a model does now, as the server measures it: two curves, a table of latencies, and sentences.
 
-import { draw } from "./drawing.js";
 import { at, made, tableRows } from "./elements.js";
+import { draw } from "./figures.js";
 import { counted, digits, duration, lately } from "./words.js";
 
 export const READ_EVERY = 2000;  // milliseconds

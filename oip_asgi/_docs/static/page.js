@@ -312,8 +312,7 @@ function listen() {
     history.replaceState(null, "");  // the request is filled in again, though the address has it already
     choose();
   });
-  at("load").addEventListener("click", () => control("load"));
-  at("unload").addEventListener("click", () => control("unload"));
+  for (const action of ["load", "unload"]) at(action).addEventListener("click", () => control(action));
   at("headers").addEventListener("change", greet);
   at("chosen-version").addEventListener("change", ({ target }) => { location.hash = linkOf({ name: shown.name, version: target.value || undefined }); });
   addEventListener("hashchange", choose);

@@ -167,10 +167,10 @@ function browser({ url, headers, body, file, streams, parts, sources }) {
   return `${ask}for await (const events of response.body.pipeThrough(new TextDecoderStream())) console.log(events);\n`;
 }
 
-/** What declares the tensors that were sent and answered, for `register`, as far as they are not `declared`. */
-export function declaration(sent, answered, declared) {
-  const isDeclared = ([what, tensors]) => tensors.every(({ name }) => declared[what].includes(name));
-  const parts = [["inputs", sent], ["outputs", answered]].filter((part) => !isDeclared(part));
+/** What declares the tensors that were sent and answered, for `register`, as far as the metadata has none of their names. */
+export function declaration(sent, answered, { inputs, outputs }) {
+  const isDeclared = ([, tensors, declared]) => tensors.every(({ name }) => declared.some((each) => each.name === name));
+  const parts = [["inputs", sent, inputs], ["outputs", answered, outputs]].filter((part) => !isDeclared(part));
   const itemsOf = (items) => items.length > 1 ? `\n${items.map((item) => `    ${item},\n`).join("")}` : items.join("");  // each of several on a line
   return parts.map(([what, tensors]) => `${what}=[${itemsOf(tensors.map(specOf))}]`).join(",\n");
 }
