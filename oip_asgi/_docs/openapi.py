@@ -149,10 +149,8 @@ def _list_model_paths(
     that are visible."""
     named: list[tuple[Model, str | None]] = []
     for default, versions in models:
-        named.append((default, None))
-        named += [(model, model.version) for model in versions if model.version is not None]
-    if visible is not None:
-        named = [(model, version) for model, version in named if model in visible]
+        with_version = [(model, model.version) for model in versions if model.version is not None]
+        named += [each for each in [(default, None), *with_version] if visible is None or each[0] in visible]
     keys = _make_unique(
         model.name if version is None else f"{model.name}_v{version}" for model, version in named
     )

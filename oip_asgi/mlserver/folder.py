@@ -74,10 +74,9 @@ def register_models(
     _warn_of_unused(path / "settings.json", settings, opens)
     root = (path / settings.model_repository_root).resolve()
     files = _find_files(root)
-    models = list(map(read_model, files.values()))
-    if not models:
+    if not files:
         raise ValueError(f"{path}: there is no {MODEL_FILE} in this folder or below it")
-    for model in sorted(models, key=lambda model: (model.name, model.version or "")):
+    for model in sorted(map(read_model, files.values()), key=lambda model: (model.name, model.version or "")):
         _register_model(server, model, loads=settings.load_models_at_startup)
     drop_shared(_folders[server])
     registered, looking = set(files), threading.Lock()

@@ -65,6 +65,8 @@ class TableRuntime(Runtime):
 
     compares: ClassVar[bool] = True
     """Whether a model that knows its columns itself refuses others."""
+    blank: ClassVar[str] = " "
+    """What a blank in the name of a column is in the names that the model has."""
 
     _columns: Sequence[TensorSpec] = ()
     """Those of the training, if the model knows them."""
@@ -94,8 +96,8 @@ class TableRuntime(Runtime):
                 )
             return rows
         own, positions = (
-            [self.spell(spec.name) for spec in self._columns],
-            {self.spell(str(column)): position for position, column in enumerate(rows.columns)},
+            [spec.name.replace(" ", self.blank) for spec in self._columns],
+            {str(each).replace(" ", self.blank): position for position, each in enumerate(rows.columns)},
         )
         names = own or [
             each.name for each in self.inputs if len(each.shape) == 1 or list(each.shape[1:]) == [1]
@@ -125,10 +127,6 @@ class TableRuntime(Runtime):
             return self._columns
         has_texts = any(spec.datatype == "BYTES" for spec in self._columns)  # which no array has
         return () if not self._width or has_texts else [TensorSpec("x", "FP64", [-1, self._width])]
-
-    def spell(self, column: str) -> str:
-        """The name of a column as the model has it."""
-        return column
 
 
 class SKLearnModel(TableRuntime):
@@ -183,6 +181,7 @@ class LightGBMModel(TableRuntime):
 
     files = ("model.bst",)
     compares = False
+    blank = "_"
 
     def open(self, uri: str) -> Any:
         return _import_needed("lightgbm", "lightgbm").Booster(model_file=uri)
@@ -190,9 +189,6 @@ class LightGBMModel(TableRuntime):
     def run(self, payload: InferenceRequest) -> InferenceResponse:
         predicted = self._model.predict(self.read_rows(payload))
         return InferenceResponse(outputs=[NumpyCodec.encode_output("predict", predicted)])
-
-    def spell(self, column: str) -> str:
-        return column.replace(" ", "_")
 
 
 class MLflowRuntime(Runtime):
