@@ -253,11 +253,7 @@ def make_inference(
     ):
         tensors, own = list(inputs), {}
     else:
-        columns = {
-            name
-            for name, spec in specs.items()
-            if spec.other_datatypes == "all" or spec.pd_dtype is not None or spec.content_type == "datetime"
-        }
+        columns = {name for name, spec in specs.items() if spec.may_miss}
         tensors, own = to_inputs(inputs, specs, default_codecs(), columns)
     request = InferenceRequest(tensors, id, {**own, **plain} if own else plain, requested)
     return Inference(model, version, request, binary, (), max_body_bytes)
