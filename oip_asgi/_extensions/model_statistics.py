@@ -18,7 +18,7 @@ from .._models.model import Model
 from .._models.registry import UNVERSIONED
 from .._models.statistics import BUCKETS, Counts, Duration, Outcome
 from .._serving.engine import Engine
-from .table import GrpcMethod, GrpcMethods, Question, RestRoute
+from .common import GrpcMethod, GrpcMethods, Question, RestRoute
 
 S = TypeVar("S", bound=msgspec.Struct)
 
