@@ -25,7 +25,7 @@ from .._protocol.errors import InvalidRequest, TooLarge, show
 from .._protocol.limits import LOOP_BINARY, LOOP_BYTES, may_hold_more
 from .._protocol.response_headers import ResponseHeaders
 from .._protocol.schemas import Parameters, RequestOutput
-from .._protocol.tensor_bytes import count, find_memories, from_bytes, own_bytes
+from .._protocol.tensor_bytes import count, find_memories, from_bytes, own_bytes, own_one
 from .._protocol.tensors import (
     REGION,
     InferenceRequest,
@@ -226,7 +226,9 @@ class GRPCFormat:
         )
         # what follows the message is its last field: protobuf would copy that twice
         parts: list[Buffer] = [b""]
-        memories = find_memories(response.outputs, request)
+        memories = find_memories(
+            [each.array for each in response.outputs], [each.array for each in request.inputs]
+        )
         for tensor in response.outputs:
             array = tensor.array
             output = message.outputs.add(name=tensor.name, datatype=name_of(array.dtype), shape=array.shape)
@@ -243,7 +245,7 @@ class GRPCFormat:
         for name, _ in request.model.outputs:
             array = arrays[len(parts) // 2]
             message.outputs.add(name=name, datatype=name_of(array.dtype), shape=array.shape)
-            contents = array.tobytes()
+            contents = own_one(array, request.arrays.values())
             parts += encode_bytes_head(_RAW_OUTPUT_CONTENTS, len(contents)), contents
         parts[0] = message.SerializeToString()
         return parts

@@ -63,6 +63,8 @@ _GOT: Final[dict[type, str]] = {
     float: "a number with a fraction or an exponent",
 }
 
+_ROUNDED: Final = ": a whole number of 2**53 or more with a fraction or an exponent may have been rounded"
+
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 """A lone one, which is no text."""
 
@@ -223,8 +225,10 @@ def _make_error(element: Any, path: str, form: Form) -> InvalidRequest:
         return InvalidRequest(f"data{path} is an array: expected {form}")
     kind, is_float = form.kind, type(element) is float
     got = f" is {_GOT[type(element)] if form.is_json else show(element)}"
-    if form.is_json and is_float and (math.isinf(element) or kind in "ui"):
-        got = ": number out of range" if math.isinf(element) else " is not a whole number"
+    if form.is_json and is_float and math.isinf(element):
+        got = ": number out of range"
+    elif form.is_json and is_float and kind in "ui":
+        got = _ROUNDED if element.is_integer() else " is not a whole number"
     classes = " or ".join(cls.__name__ for cls in form.classes)
     datatype = str(datatype_of(form.dtype))
     dtype = "boolean" if kind == "b" else datatype.replace("NT", "nt")

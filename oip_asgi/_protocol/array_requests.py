@@ -13,7 +13,7 @@ import msgspec
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
 from .datatypes import DTYPES, NUMBERS, Array, DType
-from .limits import LOOP_BYTES
+from .limits import LOOP_BINARY, LOOP_TEXT
 from .schemas import Parameters, RequestOutput
 from .specs import TensorSpec
 from .tensors import InferenceRequest, make_tensor
@@ -41,24 +41,6 @@ class ArrayModel(msgspec.Struct, frozen=True, eq=False):
             return DTYPES.get(datatype)  # type: ignore[call-overload,no-any-return]  # any text comes here
         return spec.dtype if datatype == spec.datatype and spec.fits(shape) else None
 
-    def take_arrays(self, result: Any) -> list[Array] | None:
-        """The outputs of a result that is short and just as declared; None for any other."""
-        outputs, kind, size = self.outputs, type(result), 0
-        values = (result,) if kind is ndarray else result
-        if kind not in (ndarray, dict, tuple) or len(values) != len(outputs):
-            return None
-        arrays: list[Array] = []
-        for name, spec in outputs:
-            array = result.get(name) if kind is dict else values[len(arrays)]
-            if type(array) is not ndarray or not array.size:
-                return None
-            dtype = array.dtype
-            if dtype not in NUMBERS if spec is None else dtype != spec.dtype or not spec.fits(array.shape):
-                return None
-            size += array.nbytes
-            arrays.append(array)
-        return arrays if size <= LOOP_BYTES else None
-
 
 class ArrayRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A request of one array for each input of its model, in their order. It wants all outputs."""
@@ -70,6 +52,32 @@ class ArrayRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
     parameters: Parameters
     outputs: list[RequestOutput]
 
+    def take_arrays(self, result: Any) -> list[Array] | None:
+        """The outputs of a result that is just as declared, and that an event loop may encode; None for any
+        other."""
+        outputs, kind, size = self.model.outputs, type(result), 0
+        values = (result,) if kind is ndarray else result
+        if kind not in (ndarray, dict, tuple) or len(values) != len(outputs):
+            return None
+        arrays: list[Array] = []
+        for name, spec in outputs:
+            array = result.get(name) if kind is dict else values[len(arrays)]
+            if type(array) is not ndarray or not array.size:
+                return None
+            if (
+                array.dtype not in NUMBERS
+                if spec is None
+                else array.dtype != spec.dtype or not spec.fits(array.shape)
+            ):
+                return None
+            size += array.nbytes
+            arrays.append(array)
+        return arrays if size <= (LOOP_BINARY if self.is_binary else LOOP_TEXT) else None
+
     def make_request(self) -> InferenceRequest:
-        inputs = [make_tensor(name, array, {}) for name, array in self.arrays.items()]
-        return InferenceRequest(inputs, self.id, self.parameters, self.outputs)
+        return InferenceRequest(
+            [make_tensor(name, array, {}) for name, array in self.arrays.items()],
+            self.id,
+            self.parameters,
+            self.outputs,
+        )

@@ -123,10 +123,7 @@ def suggest_datatype(name: str) -> str:
 
 def datatype_of(dtype: DType) -> Datatype | None:
     """The protocol's name of a numpy dtype in wire order, None if the protocol has none."""
-    name = _NAMES.get(dtype)
-    if name is None and dtype.name == "bfloat16":
-        return "BF16"
-    return name
+    return _NAMES.get(dtype) or ("BF16" if dtype.name == "bfloat16" else None)
 
 
 def cast(array: Array, dtype: DType) -> Array:

@@ -25,6 +25,7 @@ from .datatypes import (
     cast,
     dtype_of,
     find_overflow,
+    widen,
 )
 from .errors import InvalidRequest
 from .schemas import Parameters
@@ -116,11 +117,14 @@ class TensorSpec(_Resolved):
             dtype = dtype_of(self.datatype)
         except InvalidRequest as error:
             raise ValueError(f"{here}: {error}") from None
-        texts = {field: getattr(self, field) for field in ("content_type", "pd_dtype", "pd_categories")}
-        vars(self).update(
+        self._set(
             name=to_plain_name(self.name, here),
             dtype=dtype,
-            parameters={field: value for field, value in texts.items() if value is not None},
+            parameters={
+                field: value
+                for field in ("content_type", "pd_dtype", "pd_categories")
+                if (value := getattr(self, field)) is not None
+            },
         )
         self._check_shape(here)
         self._check_parameters(here)
@@ -131,12 +135,16 @@ class TensorSpec(_Resolved):
             self._check_range(here)
         if self.example is not None:
             self._check_example(here)
-        vars(self).update(
+        self._set(
             shape=tuple(self.shape),
             _fixed=tuple((axis, size) for axis, size in enumerate(self.shape) if size != -1),
             labels=None if self.labels is None else tuple(map(str, self.labels)),
             example=None if self.example is None else tuple(map(_to_plain, self.example)),
         )
+
+    def _set(self, **values: Any) -> None:
+        for field, value in values.items():
+            object.__setattr__(self, field, value)  # it is frozen
 
     def _check_shape(self, here: str) -> None:
         if not isinstance(self.shape, (list, tuple)) or any(type(size) is not int for size in self.shape):
@@ -195,6 +203,16 @@ class TensorSpec(_Resolved):
             raise ValueError(f"{here}: minimum={self.minimum} is above maximum={self.maximum}")
 
     @property
+    def may_miss(self) -> bool:
+        """Whether a list may hold None for a missing value, as far as metadata tells it: it does not say
+        which texts and numbers are columns of a data frame."""
+        return (
+            self.other_datatypes == "all"
+            or self.pd_dtype is not None
+            or self.content_type in ("datetime", "pd_json")
+        )
+
+    @property
     def bounds(self) -> Mapping[str, float]:
         """The bounds that there are."""
         return {
@@ -205,12 +223,9 @@ class TensorSpec(_Resolved):
 
     def find_outside(self, array: Array) -> tuple[int, float] | None:
         """The place and the value of the first element outside of the range; None if all are inside."""
-        values: Any = (
-            [_read_number(text) for text in array.ravel()] if array.dtype.hasobject else array.ravel()
-        )
-        numbers = np.array(values, object) if array.dtype.hasobject else values
-        if numbers.dtype.kind == "V":
-            numbers = cast(numbers, np.dtype(np.float64))
+        numbers = widen(array.ravel())
+        if array.dtype.hasobject:
+            numbers = np.array([_read_number(text) for text in numbers], object)
         outside = np.zeros(numbers.shape, bool)
         for bound, is_outside in ((self.minimum, np.less), (self.maximum, np.greater)):
             if bound is not None:
@@ -221,7 +236,7 @@ class TensorSpec(_Resolved):
         if not outside.any():
             return None
         index = int(outside.argmax())
-        return index, values[index] if array.dtype.hasobject else numbers[index].item()
+        return index, numbers.item(index)
 
     def describe_range(self) -> str:
         if self.minimum is None or self.maximum is None:

@@ -7,7 +7,7 @@ Specification: Binary Tensor Data Extension; gRPC's raw contents are the same by
 from __future__ import annotations
 
 import struct
-from collections.abc import Container, Sequence, Set
+from collections.abc import Container, Iterable, Sequence, Set
 from functools import lru_cache
 from itertools import chain
 from math import prod
@@ -96,20 +96,25 @@ def own_bytes(array: Array, memories: Container[int]) -> Buffer:
     return array.tobytes() if is_view and _may_change(array, memories) else view_bytes(array)
 
 
+def own_one(array: Array, inputs: Iterable[Array]) -> Buffer:
+    """`own_bytes` of an array of numbers, of a response to a request of few inputs."""
+    return array.tobytes() if array.nbytes <= SMALL else own_bytes(array, find_memories([array], inputs))
+
+
 def own_arrays(tensors: Sequence[Tensor], request: InferenceRequest) -> None:
     """Copy the arrays of a response that somebody may change before it is encoded."""
-    memories = find_memories(tensors, request)
+    memories = find_memories([each.array for each in tensors], [each.array for each in request.inputs])
     for tensor in tensors:
         if _may_change(tensor.array, memories):
             tensor.array = copy_array(tensor.array)
 
 
-def find_memories(outputs: Sequence[Tensor], request: InferenceRequest) -> Set[int]:
+def find_memories(outputs: Iterable[Array], inputs: Iterable[Array]) -> Set[int]:
     """Which memory nobody changes, as it is that of the request's read-only inputs. None is looked for if all
     outputs are small."""
     for output in outputs:  # a generator costs more than all of it
-        if output.array.nbytes > SMALL:
-            return {id(_find_memory(each.array)) for each in request.inputs if not each.array.flags.writeable}
+        if output.nbytes > SMALL:
+            return {id(_find_memory(each)) for each in inputs if not each.flags.writeable}
     return frozenset()
 
 

@@ -117,8 +117,8 @@ def check_exact(elements: Iterable[Any]) -> None:
 def _holds_integers(value: Any) -> bool:
     """Whether an array of pandas, polars or pyarrow is one of integers, as its dtype says: `Int64`,
     `uint8`."""
-    dtype = getattr(value, "dtype", None) or getattr(value, "type", "")
-    return str(dtype).casefold().removeprefix("u").startswith("int")
+    dtype = str(getattr(value, "dtype", None) or getattr(value, "type", ""))
+    return dtype.casefold().startswith(("int", "uint"))
 
 
 def find_classes(value: Any) -> set[type]:

@@ -27,7 +27,7 @@ from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, s
 from .._protocol.limits import LOOP_BINARY, LOOP_BYTES, LOOP_TEXT, may_hold_more
 from .._protocol.schemas import Parameters
 from .._protocol.specs import fill_shape
-from .._protocol.tensor_bytes import find_memories, from_bytes, own_bytes, view_bytes
+from .._protocol.tensor_bytes import find_memories, from_bytes, own_bytes, own_one, view_bytes
 from .._protocol.tensors import (
     REGION,
     InferenceRequest,
@@ -328,7 +328,9 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
         is_binary_by_name,
         "output",
         _REMEDY,
-        find_memories(response.outputs, request) if every or is_binary_by_name else None,
+        find_memories([each.array for each in response.outputs], [each.array for each in request.inputs])
+        if every or is_binary_by_name
+        else None,
     )
     document = schemas.InferenceResponse(
         response.model_name, outputs, response.model_version, response.id, response.parameters
@@ -345,7 +347,7 @@ def encode_arrays(request: ArrayRequest, arrays: Sequence[Array]) -> tuple[bytes
         array = arrays[len(outputs)]
         datatype = name_of(array.dtype)
         if request.is_binary:
-            content = array.tobytes()
+            content = own_one(array, request.arrays.values())
             binary.append(content)
             parameters: Parameters = {"binary_data_size": len(content)}
             outputs.append(schemas.SentTensor(name, array.shape, datatype, parameters))

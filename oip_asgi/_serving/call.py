@@ -172,7 +172,7 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
     def _respond_to(self, result: Any) -> InferenceResponse | list[Array] | None:
         self.timings.returned = self.engine.clock()
         if self.array_request is not None:
-            arrays = self.array_request.model.take_arrays(result)
+            arrays = self.array_request.take_arrays(result)
             if arrays is not None:
                 return arrays
             self.expand()

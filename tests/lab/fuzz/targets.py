@@ -120,7 +120,9 @@ def json_data(data: bytes) -> None:
         return
     try:
         expected = by_python(text, dtype, shape)
-    except (ValueError, TypeError, OverflowError, RecursionError, InvalidOperation):
+    except InvalidOperation:  # Python's decimals have no such exponent
+        return
+    except (ValueError, TypeError, OverflowError, RecursionError):
         expected = None
     for chunk in (8, 50, 2**16):
         with pytest.MonkeyPatch.context() as patch:
