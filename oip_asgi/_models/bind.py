@@ -39,7 +39,7 @@ from .arguments import (
     take_unnamed,
 )
 from .callables import STREAMS, find_description, kind_of
-from .estimators import has_docstring_of_library
+from .estimators import is_written_by_library
 from .inputs import Becomes, Input, make_inputs
 from .signature import (
     Declared,
@@ -77,7 +77,7 @@ def bind(
         arguments=arguments,
         codecs=codecs,
         returned=parse_return(signature.returned, codecs, streams=kind_of(function, "thread") in STREAMS),
-        description="" if has_docstring_of_library(function) else find_description(function),
+        description="" if is_written_by_library(function) else find_description(function),
         refused=frozenset()
         if arguments.read_parameters
         else frozenset(p.parameter.name for p in signature.plain if not p.is_scalar),
