@@ -417,10 +417,7 @@ class Codecs:
 
     def request_codec_for_value(self, value: Any) -> AnyRequestCodec | None:
         """The codec for a result that becomes a whole response; None for other results."""
-        for codec in self._for_requests:
-            if _can_encode(codec, value):
-                return codec
-        return None
+        return next((codec for codec in self._for_requests if _can_encode(codec, value)), None)
 
 
 default_codecs: Final = cache(Codecs)

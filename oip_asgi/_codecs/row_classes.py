@@ -151,10 +151,9 @@ def _explain_type(cls: type, name: str, there: Sequence[Any]) -> str:
 
 def find_type(annotation: Any) -> Any:
     """The type of `msgspec.inspect` that an annotation stands for."""
-    try:
+    with suppress(TypeError):  # of what it does not know
         return types.type_info(annotation)
-    except TypeError:
-        return types.AnyType()
+    return types.AnyType()
 
 
 def _has_specs(cls: Any) -> bool:

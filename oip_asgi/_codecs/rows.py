@@ -146,10 +146,10 @@ class Rows(RequestCodec[Any]):
                 )
         number, sent = len(columns[first]), len(columns)
         if number * len(self._fields) > MAX_VALUES and len(self._fields) > _MOST_DEFAULTS * sent:
-            came = (
-                f"{number} rows of {self.cls.__name__} have {len(self._fields)} fields, of which {sent} came"
+            raise InvalidRequest(
+                f"{number} rows of {self.cls.__name__} have {len(self._fields)} fields, of which {sent} "
+                "came: send more of their columns, or fewer rows"
             )
-            raise InvalidRequest(f"{came}: send more of their columns, or fewer rows")
         return self._class.make(_to_objects(columns))
 
 

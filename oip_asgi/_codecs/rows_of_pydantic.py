@@ -107,9 +107,8 @@ def _find_written(cls: Any, fields: Sequence[Field], make: Make) -> tuple[Sequen
 
 def _writes_json_alone(cls: Any) -> bool:
     """Whether `model_dump_json()` writes a field otherwise than `model_dump()` does."""
-    config = getattr(cls, "model_config", None) or getattr(cls, "__pydantic_config__", {})
     return (
-        bool(config.get("json_encoders"))
+        bool(getattr(cls, "model_config", {}).get("json_encoders"))
         or any(_is_for_json(each.info) for each in cls.__pydantic_decorators__.field_serializers.values())
         or any(
             has_part(Annotated[each.annotation, *each.metadata, None], _is_for_json)

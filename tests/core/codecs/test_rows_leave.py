@@ -323,7 +323,7 @@ class ForJSONByMethod(pydantic.BaseModel):
         return round(value, 1)
 
 
-with pytest.warns(DeprecationWarning):
+with pytest.warns(pydantic.PydanticDeprecatedSince20):
 
     class ForJSONByType(pydantic.BaseModel):
         model_config = pydantic.ConfigDict(json_encoders={float: str})
