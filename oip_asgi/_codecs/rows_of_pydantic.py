@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from functools import partial
-from typing import Annotated, Any, Final, Literal, Union
+from typing import Annotated, Any, Final, Union
 
 from .._protocol.errors import InvalidRequest, show
 from .._turns import take_turns
@@ -134,8 +134,6 @@ def _find_written_type(schema: Schema) -> Any:
     """The annotation that a JSON Schema of pydantic stands for."""
     if "anyOf" in schema:
         return Union[tuple(map(_find_written_type, schema["anyOf"]))]  # noqa: UP007
-    if "enum" in schema or "const" in schema:
-        return Literal[tuple(schema.get("enum", [schema.get("const")]))]
     if "items" in schema:
         return list[_find_written_type(schema["items"])]  # type: ignore[misc]
     return _OF_SCHEMA.get(schema.get("format")) or _OF_SCHEMA.get(schema.get("type"), Any)

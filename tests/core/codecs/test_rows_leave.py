@@ -147,6 +147,25 @@ def test_pydantic_says_what_leaves() -> None:
     assert server.infer_sync("m", [Asked()])["raw"].tolist() == [b"\xff"]
 
 
+def _compute(annotation: Any, value: Any) -> Any:
+    return pydantic.computed_field(return_type=annotation)(property(lambda _: value))
+
+
+class Computed(pydantic.BaseModel):
+    plan = _compute(Plan, Plan.FREE)
+    maybe = _compute(Plan | None, None)
+    level = _compute(Literal["low"], "low")
+    share = _compute(float | None, 0.5)
+    each = _compute(list[int], [1, 2])
+
+
+def test_what_pydantic_computes_leaves_by_its_type() -> None:
+    server = served(list[Computed], lambda rows: [Computed() for _ in rows])
+    row = {"plan": "free", "maybe": None, "level": "low", "share": 0.5, "each": [1, 2]}
+    assert generate(server, [{"x": 1.0}]) == [row]
+    assert {name: data[0] for name, data in outputs(ask(server, "m", x=[1.0])).items()} == {**row, "maybe": "null", "each": 1}
+
+
 class Plain(pydantic.BaseModel):
     value: float
     account: str = pydantic.Field(default="internal", exclude=True)
