@@ -126,9 +126,13 @@ def _make_view(server: InferenceServer, path: str, is_open: bool) -> _View:
             head.path = quote(below)  # the path that was found open, and no other spelling of it
         answer, body = wsgi.answer(server, head, _Stream(request), _feed)
         if type(answer) is Events and not isinstance(request, ASGIRequest):
-            return StreamingHttpResponse(body, status=answer.status, headers=_list_headers(answer))
-        if answer.status >= 400:
-            _roll_back()
+            return StreamingHttpResponse(
+                body, status=answer.status, headers=dict(wsgi.convert_headers(answer))
+            )
+        if answer.status >= 400:  # undo what was written, as `ATOMIC_REQUESTS` after a view that raises
+            for connection in connections.all(initialized_only=True):
+                if connection.settings_dict["ATOMIC_REQUESTS"] and connection.in_atomic_block:
+                    connection.set_rollback(True)
         # under ASGI, Django would take all of an iterator before it sends anything, and warn of that
         return _make_response(answer, body)
 
@@ -159,7 +163,9 @@ def _make_async_view(server: InferenceServer, path: str) -> _View:
             items = answer.items
             pieces = iterate_stream_async(lambda: items, io, answer.first)
             await anext(pieces, None)  # the head
-            return StreamingHttpResponse(pieces, status=answer.status, headers=_list_headers(answer))
+            return StreamingHttpResponse(
+                pieces, status=answer.status, headers=dict(wsgi.convert_headers(answer))
+            )
         return _make_response(answer, (message for message, _ in answer.messages()))
 
     # Django 4.2's csrf_exempt makes a plain view of an async one
@@ -174,14 +180,6 @@ def _close_connections() -> None:
     """Close what this worker thread need not keep, as Django does in its own threads after each request."""
     with suppress(Exception):
         close_old_connections()
-
-
-def _roll_back() -> None:
-    """Undo what was written for a request that is answered with an error, as `ATOMIC_REQUESTS` does after a
-    view that raises."""
-    for connection in connections.all(initialized_only=True):
-        if connection.settings_dict["ATOMIC_REQUESTS"] and connection.in_atomic_block:
-            connection.set_rollback(True)
 
 
 class _LentThread(Loan, Executor):
@@ -254,7 +252,6 @@ class _Pattern(URLPattern):
         self._views = (view, view if is_open else _make_async_view(server, path))
         for each in self._views:
             each.__module__, each.__name__, each.__qualname__ = "oip_asgi", name, name
-        self._chosen: tuple[int, _View] = (-1, view)
         super().__init__(RegexPattern(regex, is_endpoint=True), view)
 
     def resolve(self, path: str) -> ResolverMatch | None:
@@ -272,13 +269,7 @@ class _Pattern(URLPattern):
     def callback(self) -> _View:
         if not is_on_loop():  # Django looks for a view on its event loop, and under WSGI it has none
             return self._views[0]
-        models = self._server._inside.engine.models
-        changes, chosen = self._chosen
-        if changes != models.changes:
-            changes = models.changes
-            chosen = self._views[any(model.is_async for model in models)]
-            self._chosen = changes, chosen
-        return chosen
+        return self._views[any(model.is_async for model in self._server._inside.engine.models)]
 
     @callback.setter
     def callback(self, _: _View) -> None:
@@ -286,16 +277,8 @@ class _Pattern(URLPattern):
 
     def check(self) -> list[CheckMessage]:
         """Check the prefix, for `manage.py check`."""
-        if not self._is_last:  # once
-            return super().check()
-        return [
-            *super().check(),
-            *(
-                message
-                for before in _find_prefixes(self, get_resolver(), "")
-                for message in _list_warnings(before)
-            ),
-        ]
+        prefixes = _find_prefixes(self, get_resolver(), "") if self._is_last else ()  # once
+        return [*super().check(), *(message for before in prefixes for message in _list_warnings(before))]
 
 
 def _find_prefixes(pattern: URLPattern, resolver: URLResolver, before: str) -> Iterator[str]:
@@ -382,8 +365,7 @@ def _make_head(request: HttpRequest, path: str) -> Head:
 
 def _find_mount(head: Head) -> str:
     """Find the path of the mount as clients see it: everything in front of the request's own path."""
-    path: str = head.transport.path
-    return path.removesuffix(unquote(head.path))
+    return str(head.transport.path).removesuffix(unquote(head.path))
 
 
 class _Stream:
@@ -417,11 +399,7 @@ def _feed(stream: wsgi.Stream, body: Fed, begun: bytes = b"") -> Any:
 
 
 def _make_response(response: Response | Events, body: Iterator[bytes]) -> HttpResponse:
-    answer = HttpResponse(body, status=response.status, headers=_list_headers(response))
+    answer = HttpResponse(body, status=response.status, headers=dict(wsgi.convert_headers(response)))
     if b"content-type" not in dict(response.headers):  # an empty one has none, and Django would add HTML
         del answer["Content-Type"]
     return answer
-
-
-def _list_headers(response: Response | Events) -> dict[str, str]:
-    return dict(wsgi.convert_headers(response))

@@ -11,7 +11,7 @@ from base64 import b64encode
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from ._grpc.messages import Method, Reply
 from ._grpc.methods import exchange, reply_error
@@ -27,14 +27,11 @@ from ._runtime.blocking_io import BlockingIO, Written
 from .server import InferenceServer
 
 if TYPE_CHECKING:
-    import grpc
     import grpc.aio
 
     GRPCServer: TypeAlias = grpc.Server | grpc.aio.Server
     AwaitingContext: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
     Context: TypeAlias = grpc.ServicerContext | AwaitingContext
-
-_ADD: Final = "add_to_server(server, grpc.aio.server())"
 
 
 def add_to_server(
@@ -61,9 +58,9 @@ def add_to_server(
     check_server(server, "add_to_server", "add_to_server(server, grpc_server), the InferenceServer first")
     if not hasattr(grpc_server, "add_generic_rpc_handlers"):
         raise TypeError(
-            f"add_to_server takes a server of grpc or grpc.aio, not {describe(grpc_server)}: write {_ADD}"
+            f"add_to_server takes a server of grpc or grpc.aio, not {describe(grpc_server)}: write "
+            "add_to_server(server, grpc.aio.server())"
         )
-    import grpc
     import grpc.aio
 
     services = Services(server, _read_metadata, health=health, reflection=reflection)

@@ -43,8 +43,6 @@ _SECONDS: Final = 1.0
 
 _LABELS: Final = ("server", "model", "version")
 
-_ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-
 _FAMILIES: Final[Mapping[Any, Any]] = {
     Counter: CounterMetricFamily,
     Gauge: GaugeMetricFamily,
@@ -63,8 +61,12 @@ class _Metric(msgspec.Struct, frozen=True, eq=False):
     mode: str = ""  # how the gauges of several processes are combined
 
     def make_family(self) -> Any:
-        unit = "seconds" if self.name.endswith("_seconds") else ""
-        return _FAMILIES[self.kind](self.name, self.text, labels=(*_LABELS, *self.labels), unit=unit)
+        return _FAMILIES[self.kind](
+            self.name,
+            self.text,
+            labels=(*_LABELS, *self.labels),
+            unit="seconds" if self.name.endswith("_seconds") else "",
+        )
 
     def make_instrument(self, registry: CollectorRegistry) -> Any:
         options: dict[Any, dict[str, Any]] = {
@@ -109,7 +111,10 @@ _FIRST: Final = _Metric(
     Histogram, "oip_first_response_duration_seconds", "From a request's body to a stream's first response."
 )
 _ROWS_OF_CALLS: Final = _Metric(
-    Histogram, "oip_batch_rows", "Rows of each call of the model's function.", buckets=_ROWS
+    Histogram,
+    "oip_batch_rows",
+    "Rows of each call of the model's function.",
+    buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512),
 )
 _DROPPED: Final = _Metric(
     Counter, "oip_observations_dropped", "Observations for which the queue of an observer had no room."
@@ -219,8 +224,9 @@ def instrument(server: InferenceServer, registry: CollectorRegistry = REGISTRY) 
 _LOCK: Final = threading.Lock()
 
 
-class _Page:
-    """The servers of one registry, and its instruments if several processes share the numbers."""
+class _Page(Collector):
+    """The servers of one registry, whose numbers are read at each scrape; and its instruments, if several
+    processes share the numbers."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         is_shared = "PROMETHEUS_MULTIPROC_DIR" in os.environ or "prometheus_multiproc_dir" in os.environ
@@ -234,7 +240,22 @@ class _Page:
         if is_shared:
             _begin_to_write()
         else:
-            registry.register(_Collector(self.servers))
+            registry.register(self)
+
+    def describe(self) -> Iterable[Metric]:
+        """The metrics without samples, so that the registry refuses others of the same names."""
+        return [metric.make_family() for metric in _METRICS]
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics as they are now."""
+        families = {metric: metric.make_family() for metric in _METRICS}
+        with _LOCK:
+            samples = list(_read_samples(self.servers, is_shared=False))
+        for metric, labels, value in samples:
+            families[metric].add_metric(
+                labels, *(_sum_buckets(metric.buckets, value) if metric.kind is Histogram else (value,))
+            )
+        return list(families.values())
 
     def write(self) -> None:
         """Add to the instruments by how much the numbers have grown since the last time. The caller holds
@@ -282,20 +303,14 @@ def _begin_to_write() -> None:
     """Write the numbers every second, in this process and in its forks, and once more at the end."""
     # nothing is being written at the moment of a fork, so no lock of the numbers is held
     if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
-        os.register_at_fork(
-            before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_start_in_child
-        )
+        os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
+        os.register_at_fork(after_in_child=_start_thread)
     atexit.register(_write_pages)
     _start_thread()
 
 
 def _start_thread() -> None:
     threading.Thread(target=_write_often, daemon=True, name="oip_asgi prometheus").start()
-
-
-def _start_in_child() -> None:
-    _LOCK.release()
-    _start_thread()
 
 
 def _write_often() -> None:
@@ -308,28 +323,6 @@ def _write_pages() -> None:
     with _LOCK:
         for page in list(_PAGES.values()):
             page.write()
-
-
-class _Collector(Collector):
-    """Reads the numbers of servers at each scrape."""
-
-    def __init__(self, servers: Mapping[str, InferenceServer]) -> None:
-        self._servers = servers
-
-    def describe(self) -> Iterable[Metric]:
-        """The metrics without samples, so that the registry refuses others of the same names."""
-        return [metric.make_family() for metric in _METRICS]
-
-    def collect(self) -> Iterable[Metric]:
-        """The metrics as they are now."""
-        families = {metric: metric.make_family() for metric in _METRICS}
-        with _LOCK:
-            samples = list(_read_samples(self._servers, is_shared=False))
-        for metric, labels, value in samples:
-            families[metric].add_metric(
-                labels, *(_sum_buckets(metric.buckets, value) if metric.kind is Histogram else (value,))
-            )
-        return list(families.values())
 
 
 def _read_samples(servers: Mapping[str, InferenceServer], *, is_shared: bool) -> _Samples:

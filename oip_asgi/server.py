@@ -55,6 +55,7 @@ from ._serving.server_options import ServerKeywords, ServerOptions
 from ._serving.stream import stream
 from ._version import __version__
 
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 
@@ -253,11 +254,10 @@ class InferenceServer:
         runtime.make_room(model.options.max_concurrency or 1)
         if model.options.warm_up:
             model.loader.prove = partial(warm_up, engine, model, make_example_tensors)
-        seconds = model.options.idle_unload
+        seconds, lock = model.options.idle_unload, model.limiter.lock
         if seconds is not None:
-            lock, label = model.limiter.lock, model.options.label
             model.lifecycle.idle_unload = IdleUnload(
-                label, seconds, lock, engine.clock, runtime.alarms.set, BlockingIO(runtime)
+                model.options.label, seconds, lock, engine.clock, runtime.alarms.set, BlockingIO(runtime)
             )
         with self._lock:
             model.observers = tuple(observer for observer in engine.observers if observer.hears(name))
@@ -337,12 +337,9 @@ class InferenceServer:
             >>> server = InferenceServer()
             >>> server.observe(lambda observation: print(observation.model, observation.error), sample=0.1)
         """
-        ObserverOptions(function, models, sample, max_queue, payload)  # checks them
+        options = ObserverOptions(function, models, sample, max_queue, payload)
         engine, runtime = self._inside
-        names = None if models is None else frozenset(models)
-        observer = ObserverThread(
-            function, runtime.background, names, sample=sample, max_queue=max_queue, payload=payload
-        )
+        observer = ObserverThread(options, runtime.background)
         with self._lock:
             engine.observers.append(observer)
             for model in engine.models:
@@ -450,7 +447,7 @@ class InferenceServer:
             InferenceError: As `load` says.
             RuntimeError: An event loop runs in this thread.
         """
-        self._change_sync("load", repository.load, name, version, parameters or LoadParameters())
+        self._wait("load", repository.load, name, version, parameters or LoadParameters())
 
     async def unload(self, name: str, version: str | None = None) -> None:
         """Unload a model: no call begins any more, calls that wait for a slot are answered 503, and running
@@ -478,7 +475,7 @@ class InferenceServer:
             InferenceError: As `unload` says.
             RuntimeError: An event loop runs in this thread.
         """
-        self._change_sync("unload", repository.wait_until_unloaded, name, version, "unload")
+        self._wait("unload", repository.wait_until_unloaded, name, version, "unload")
 
     async def unregister(self, name: str, version: str | None = None) -> None:
         """`unload` a model and forget it: requests for it are answered 404 from here on.
@@ -499,7 +496,7 @@ class InferenceServer:
             InferenceError: As `unregister` says.
             RuntimeError: An event loop runs in this thread.
         """
-        self._change_sync("unregister", repository.wait_until_unloaded, name, version, "unregister")
+        self._wait("unregister", repository.wait_until_unloaded, name, version, "unregister")
 
     async def _change(
         self,
@@ -512,18 +509,18 @@ class InferenceServer:
         io = AsyncIO(runtime)
         await io.complete(change(engine, io, *args, **kwargs))
 
-    def _change_sync(
+    def _wait(
         self,
         name: str,
-        change: Callable[Concatenate[Engine, IO, P], Coroutine[Any, Any, None]],
+        work: Callable[Concatenate[Engine, IO, P], Coroutine[Any, Any, T]],
         *args: P.args,
         **kwargs: P.kwargs,
-    ) -> None:
-        """The same for the method with this name and `_sync`."""
+    ) -> T:
+        """Do what waits, in this thread, for the method with this name and `_sync`."""
         check_may_block(f"server.{name}_sync", f"await server.{name}(...)")
         engine, runtime = self._inside
         io = BlockingIO(runtime)
-        io.complete(change(engine, io, *args, **kwargs))
+        return io.complete(work(engine, io, *args, **kwargs))
 
     async def infer(
         self,
@@ -576,11 +573,8 @@ class InferenceServer:
             InferenceError: As `infer` says.
             RuntimeError: An event loop runs in this thread.
         """
-        check_may_block("server.infer_sync", "await server.infer(...)")
-        engine, runtime = self._inside
-        wire = PythonFormat(inputs, parameters or {}, outputs or (), id, engine.codecs)
-        io = BlockingIO(runtime)
-        return io.complete(infer_values(engine, io, name, version, wire))
+        wire = PythonFormat(inputs, parameters or {}, outputs or (), id, self._inside.engine.codecs)
+        return self._wait("infer", infer_values, name, version, wire)
 
     def infer_stream(
         self,
@@ -647,8 +641,7 @@ class InferenceServer:
         """
         document = openapi(self._inside.engine, prefix_of(prefix))
         # the host gets dicts of its own
-        copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(document))
-        return copy
+        return msgspec.json.decode(msgspec.json.encode(document), type=dict[str, Any])
 
     def start(self) -> None:
         """Load the models, for hosts that block. Without it each loads at the first request that needs it.

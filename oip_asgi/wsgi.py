@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from functools import partial
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote
 
@@ -70,7 +68,7 @@ class OIPWSGIApp:
                 "OIPWSGIApp is a WSGI application, and an ASGI server or application called it: write "
                 "OIPApp(server)"
             )
-        return self.answer(environ, start_response, _read_path(environ))
+        return self.answer(environ, start_response, _decode_path(environ.get("PATH_INFO", "")))
 
     def answer(self, environ: WSGIEnvironment, start_response: StartResponse, path: str) -> Iterable[bytes]:
         """Answer a request whose path below the mount is already known, such as "/health/live"; "" is the
@@ -109,7 +107,7 @@ class OIPWSGIMiddleware:
         self._is_checked = False
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        path = path_under(_read_path(environ), self._prefix)
+        path = path_under(_decode_path(environ.get("PATH_INFO", "")), self._prefix)
         if path is None:
             return self._host(environ, start_response)
         # at the first request, as Flask's functions may be added after this was made
@@ -119,10 +117,6 @@ class OIPWSGIMiddleware:
             if inside:
                 logger.warning(inside)
         return self._app.answer(environ, start_response, path)
-
-
-def _read_path(environ: WSGIEnvironment) -> str:
-    return _decode_path(environ.get("PATH_INFO", ""))
 
 
 def _decode_path(value: str) -> str:
@@ -141,7 +135,7 @@ def make_head(environ: WSGIEnvironment, path: str, transport: object) -> Head:
         ],
         body_is_bounded=bool(environ.get("CONTENT_LENGTH") or environ.get("wsgi.input_terminated")),
         transport=transport,
-        mount=partial(_find_mount, environ),
+        mount=lambda head: _find_mount(environ, head),
         holds_thread=True,
     )
 
@@ -186,7 +180,7 @@ def answer(
         next(pieces, None)  # the head
         return answer, pieces
     assert isinstance(answer, Response)
-    return answer, map(itemgetter(0), answer.messages())
+    return answer, (message for message, _ in answer.messages())
 
 
 def convert_headers(response: Response | Events) -> list[tuple[str, str]]:

@@ -24,8 +24,6 @@ MAX_ELEMENTS: Final = 4096
 
 STRING: Final[Schema] = {"type": "string"}
 
-NUMBER: Final[Schema] = {"type": "number"}
-
 _FLOAT: Final[Schema] = {
     "type": ["number", "null"],
     "description": (
@@ -35,6 +33,13 @@ _FLOAT: Final[Schema] = {
 }
 """The texts are said, not in the schema: with several types, generated clients have a class around each
 number."""
+
+_ELEMENTS: Final[Mapping[str, Schema]] = {
+    "BYTES": STRING,
+    "BOOL": {"type": "boolean"},
+    **dict.fromkeys(FLOATING, _FLOAT),
+}
+"""By datatype, where its numpy type does not tell the range."""
 
 PARAMETERS: Final[Schema] = {
     "type": "object",
@@ -73,12 +78,8 @@ other is a plain text."""
 
 
 def describe_element(datatype: str) -> Schema:
-    if datatype == "BYTES":
-        return STRING
-    if datatype == "BOOL":
-        return {"type": "boolean"}
-    if datatype in FLOATING:
-        return _FLOAT
+    if datatype in _ELEMENTS:
+        return _ELEMENTS[datatype]
     limits = np.iinfo(dtype_of(datatype))
     return {"type": "integer", "minimum": int(limits.min), "maximum": int(limits.max)}
 
@@ -113,6 +114,11 @@ def describe_tensor(
     }
 
 
+def describe_undeclared(name: str) -> Schema:
+    """A tensor of which nothing but the name is declared."""
+    return {**ANY_TENSOR, "properties": {**ANY_TENSOR["properties"], "name": allow_one(name)}}
+
+
 def allow_one(text: str) -> Schema:
     """One text. Not all generators of clients read a `const`."""
     return {"type": "string", "enum": [text]}
@@ -138,9 +144,8 @@ def describe_member(row: Schema, *, is_nested: bool) -> Schema:
     return {"anyOf": [items[0], *({"type": "array", "items": each} for each in items)]}
 
 
-def describe_request(inputs: Schema, outputs: Iterable[str]) -> Schema:
-    names = list(outputs)
-    output = {"name": {**STRING, "enum": names} if names else STRING, "parameters": PARAMETERS}
+def describe_request(inputs: Schema, outputs: Sequence[str]) -> Schema:
+    output = {"name": {**STRING, "enum": outputs} if outputs else STRING, "parameters": PARAMETERS}
     return {
         "type": "object",
         "properties": {

@@ -25,9 +25,12 @@ _NO_WORD: Final = re.compile("[^A-Za-z0-9]+")
 def openapi(engine: Engine, prefix: str = "", *, visible: Collection[Model] | None = None) -> dict[str, Any]:
     """The document of a server and its models: of all of them, or of those that a client may see. What it has
     for each path is JSON."""
-    controls = CONTROLS if engine.options.model_control else ()
     return _make_document(
-        engine, prefix, _list_model_paths(engine.models.all(), visible), has_server=True, controls=controls
+        engine,
+        prefix,
+        _list_model_paths(engine.models.all(), visible),
+        has_server=True,
+        controls=CONTROLS if engine.options.model_control else (),
     )
 
 
@@ -53,17 +56,17 @@ def merge_documents(host: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any
     OpenAPI 3.0 does not change."""
     if not str(host.get("openapi")).startswith("3.1"):
         return host  # schemas of 3.1 are no schemas of 3.0
-    components = {**host.get("components", {})}
-    for section, own in ours["components"].items():
-        components[section] = {**components.get(section, {}), **own}
-    names = {tag["name"] for tag in host.get("tags", ())}
-    tags = [*host.get("tags", ()), *(tag for tag in ours["tags"] if tag["name"] not in names)]
-    known_paths = host.get("paths", {})
-    paths = {
-        **known_paths,
-        **{path: operations for path, operations in ours["paths"].items() if path not in known_paths},
+    components, known_paths = host.get("components", {}), host.get("paths", {})
+    sections = {
+        section: {**components.get(section, {}), **own} for section, own in ours["components"].items()
     }
-    return {**host, "tags": tags, "paths": paths, "components": components}
+    names = {tag["name"] for tag in host.get("tags", ())}
+    return {
+        **host,
+        "tags": [*host.get("tags", ()), *(tag for tag in ours["tags"] if tag["name"] not in names)],
+        "paths": {**known_paths, **ours["paths"], **known_paths},  # the host's come first, and count
+        "components": {**components, **sections},
+    }
 
 
 def list_basis(engine: Engine) -> list[object]:
@@ -89,8 +92,11 @@ def _make_document(
     namespace = "Oip" + "".join(part[:1].upper() + part[1:] for part in words.split("_"))
     operations = Operations(namespace, {name: codec.datatype for name, codec in engine.codecs.inputs.items()})
     security = engine.security
-    mount, names = _PARAMETER.sub(r"{\1}", prefix), _PARAMETER.findall(prefix)
-    parameters = [{"name": name, "in": "path", "required": True, "schema": STRING} for name in names]
+    mount = _PARAMETER.sub(r"{\1}", prefix)
+    parameters = [
+        {"name": name, "in": "path", "required": True, "schema": STRING}
+        for name in _PARAMETER.findall(prefix)
+    ]
     shared = {"parameters": parameters} if parameters else {}
     is_open = re.compile(
         f"/{security.open_paths}" if security is not None and security.schemes else "(?s:.*)"
@@ -105,9 +111,8 @@ def _make_document(
     components = operations.describe_components()
     if security is not None and security.schemes:
         components["securitySchemes"] = security.schemes
-    tags = [{"name": "server"}] if has_server else []
     described = {at.model.name: at.model.binding.description for at in reversed(model_paths)}
-    tags += [
+    tags = [
         {"name": f"model {name}", **({"description": described[name]} if described[name] else {})}
         for name in dict.fromkeys(at.model.name for at in model_paths)
     ]
@@ -118,7 +123,7 @@ def _make_document(
             "version": engine.version,
             "description": "The Open Inference Protocol (KServe V2).",
         },
-        "tags": tags,
+        "tags": [{"name": "server"}, *tags] if has_server else tags,
         "paths": paths,
         "components": components,
     }
@@ -144,10 +149,8 @@ def _list_model_paths(
     that are visible."""
     named: list[tuple[Model, str | None]] = []
     for default, versions in models:
-        named.append((default, None))
-        named += [(model, model.version) for model in versions if model.version is not None]
-    if visible is not None:
-        named = [(model, version) for model, version in named if model in visible]
+        with_version = [(model, model.version) for model in versions if model.version is not None]
+        named += [each for each in [(default, None), *with_version] if visible is None or each[0] in visible]
     keys = _make_unique(
         model.name if version is None else f"{model.name}_v{version}" for model, version in named
     )

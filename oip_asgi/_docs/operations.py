@@ -21,8 +21,24 @@ from .._protocol import schemas as documents
 from .._protocol.specs import TensorSpec, write_spec
 from .._rest.body import HEADER_LENGTH
 from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
-from . import json_schemas
-from .json_schemas import Schema
+from .json_schemas import (
+    ANY_TENSOR,
+    MAX_ELEMENTS,
+    PARAMETERS,
+    STRING,
+    Schema,
+    count_elements,
+    describe_element,
+    describe_member,
+    describe_request,
+    describe_response,
+    describe_row,
+    describe_tensor,
+    describe_undeclared,
+    join_schemas,
+    make_example_members,
+    make_example_tensors,
+)
 
 Control: TypeAlias = Literal["load", "unload"]
 
@@ -54,18 +70,15 @@ _ERRORS: Final = {
     "504": "The model took too long.",
 }
 
-_BINARY_BODY: Final = (
-    "How many bytes of the body are JSON. The tensors' bytes follow, in the order of the inputs, "
-    "each as many as its parameter "
-    "`binary_data_size` says. With 0, the body is the only input's bytes."
-)
-
-_UNDECLARED: Final = (
-    "This model does not declare its {what}, so they are not checked{guessed}. Declare them where the model "
-    "is registered, such as `{how}`."
-)
-
-_UNKNOWN: Final = "This document has no example, as the model does not say which values it takes."
+_LENGTH_OF_JSON: Final = {
+    "name": HEADER_LENGTH,
+    "in": "header",
+    "description": (
+        "How many bytes of the body are JSON. The tensors' bytes follow, in the order of the inputs, each as "
+        "many as its parameter `binary_data_size` says. With 0, the body is the only input's bytes."
+    ),
+    "schema": {"type": "integer", "minimum": 0},
+}
 
 _PARAMETERS: Final = (
     "Any other member is a parameter: a string, a number, true or false. A list or an object is refused, "
@@ -73,15 +86,13 @@ _PARAMETERS: Final = (
     "that of an input that is not there."
 )
 
-_TOO_LARGE: Final = "This document has no example, which would have {elements} elements."
-
 _BINARY: Final[Mapping[str, Any]] = {
     "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
 }
 
 _STREAM: Final = {
     "description": "One event for each response.",
-    "content": {"text/event-stream": {"schema": json_schemas.STRING}},
+    "content": {"text/event-stream": {"schema": STRING}},
 }
 
 
@@ -109,40 +120,30 @@ class Operations:
     def __init__(self, namespace: str, content_types: Mapping[str, str | None]) -> None:
         self._namespace = namespace
         self._content_types = content_types
-        self._element_of = f"#/components/schemas/{namespace}"
         self._datatypes: set[str] = set()
         self._model_schemas: dict[str, msgspec.Raw] = {}
 
     def describe_components(self) -> dict[str, Any]:
-        _, structs = msgspec.json.schema_components(_DOCUMENTS, ref_template=self._element_of + "{name}")
+        reference = self._refer_to("{name}")["$ref"]
+        _, described = msgspec.json.schema_components(_DOCUMENTS, ref_template=reference)
         # a description is for readers of the code, and the components have names
         structs = {
             name: {key: value for key, value in schema.items() if key not in ("description", "title")}
-            for name, schema in structs.items()
+            for name, schema in described.items()
         }
-        elements = {datatype: json_schemas.describe_element(datatype) for datatype in sorted(self._datatypes)}
-        all_schemas = {**structs, "Tensor": json_schemas.ANY_TENSOR, **elements, **self._model_schemas}
-        length = {
-            "name": HEADER_LENGTH,
-            "in": "header",
-            "description": _BINARY_BODY,
-            "schema": {"type": "integer", "minimum": 0},
-        }
+        elements = {datatype: describe_element(datatype) for datatype in sorted(self._datatypes)}
+        all_schemas = {**structs, "Tensor": ANY_TENSOR, **elements, **self._model_schemas}
         return {
             "schemas": {self._namespace + name: schema for name, schema in all_schemas.items()},
             "responses": {
-                f"{self._namespace}Error{status}": self._make_response("Error", text)
+                f"{self._namespace}Error{status}": _make_response(self._refer_to("Error"), text)
                 for status, text in _ERRORS.items()
             },
-            "parameters": {f"{self._namespace}HeaderLength": length},
+            "parameters": {f"{self._namespace}HeaderLength": _LENGTH_OF_JSON},
         }
 
     def _refer_to(self, name: str) -> Schema:
-        return {"$ref": self._element_of + name}
-
-    def _make_response(self, name: str, description: str = "OK") -> dict[str, Any]:
-        """A response that is a document with this schema."""
-        return {"description": description, "content": {"application/json": {"schema": self._refer_to(name)}}}
+        return {"$ref": f"#/components/schemas/{self._namespace}{name}"}
 
     def _list_errors(self, *statuses: str) -> dict[str, Any]:
         return {
@@ -163,31 +164,20 @@ class Operations:
     def _make_get(
         self, name: str, tag: str, summary: str, schema: str, *errors: str, not_ready: str = ""
     ) -> dict[str, Any]:
-        responses = {"200": self._make_response(schema), **self._list_errors(*errors)}
+        responses = {"200": _make_response(self._refer_to(schema)), **self._list_errors(*errors)}
         if not_ready:
-            responses["503"] = self._make_response(schema, not_ready)
+            responses["503"] = _make_response(self._refer_to(schema), not_ready)
         return {"get": self._make_operation(name, tag, summary, responses)}
 
     def describe_server(self) -> dict[str, dict[str, Any]]:
         entries = {"type": "array", "items": self._refer_to("ModelIndex")}
-        listed = {
-            "200": {"description": "OK", "content": {"application/json": {"schema": entries}}},
-            **self._list_errors("400"),
-        }
-        body = {
-            "content": {
-                "application/json": {"schema": self._refer_to("IndexRequest"), "example": {"ready": False}}
-            }
-        }
+        asked = {"schema": self._refer_to("IndexRequest"), "example": {"ready": False}}
         index = self._make_operation(
-            "server_index", "server", "The models and their states", listed, requestBody=body
-        )
-        ready = self._make_get(
-            "server_ready",
+            "server_index",
             "server",
-            "Whether every model is ready",
-            "ServerReady",
-            not_ready="A model is not ready.",
+            "The models and their states",
+            {"200": _make_response(entries), **self._list_errors("400")},
+            requestBody={"content": {"application/json": asked}},
         )
         return {
             "/": self._make_get(
@@ -196,7 +186,13 @@ class Operations:
             "/health/live": self._make_get(
                 "server_live", "server", "Whether the server is alive", "ServerLive"
             ),
-            "/health/ready": ready,
+            "/health/ready": self._make_get(
+                "server_ready",
+                "server",
+                "Whether every model is ready",
+                "ServerReady",
+                not_ready="A model is not ready.",
+            ),
             "/models": self._make_get("server_models", "server", "The names of the models", "ModelList"),
             "/models/stats": self._make_get(
                 "server_stats", "server", "The statistics of all models", "Statistics"
@@ -209,40 +205,40 @@ class Operations:
     ) -> dict[str, dict[str, Any]]:
         body = {"content": {"application/json": {"schema": self._refer_to("ControlRequest")}}}
         responses = {"200": {"description": "Done."}, **self._list_errors("400", "404", "500", "503")}
-        operations = {
-            action: self._make_operation(
-                f"{action}_{key}",
-                f"model {name}",
-                f"{action.capitalize()} the model",
-                responses,
-                requestBody=body,
-            )
-            for action in actions
-        }
         return {
-            f"/repository{path_of(name)}/{action}": {"post": operation}
-            for action, operation in operations.items()
+            f"/repository{path_of(name)}/{action}": {
+                "post": self._make_operation(
+                    f"{action}_{key}",
+                    f"model {name}",
+                    f"{action.capitalize()} the model",
+                    responses,
+                    requestBody=body,
+                )
+            }
+            for action in actions
         }
 
     def describe_model(self, at: ModelPath) -> dict[str, dict[str, Any]]:
         """The operations of a model: either those with a stream of responses, or those with one."""
         model, tag = at.model, f"model {at.model.name}"
         self._add_schemas(at)
-        not_ready = "The model is not ready."
         paths = {
             "": self._make_get(f"metadata_{at.key}", tag, "The model's metadata", "ModelMetadata", "404"),
             "/ready": self._make_get(
-                f"ready_{at.key}", tag, "Whether the model is ready", "ModelReady", "404", not_ready=not_ready
+                f"ready_{at.key}",
+                tag,
+                "Whether the model is ready",
+                "ModelReady",
+                "404",
+                not_ready="The model is not ready.",
             ),
             "/stats": self._make_get(f"stats_{at.key}", tag, "The model's statistics", "Statistics", "404"),
             "/config": self._make_get(
                 f"config_{at.key}", tag, "The model's configuration", "ModelConfig", "404"
             ),
         }
-        whole = self._describe_body(
-            at, "Request", lambda specs: {"inputs": json_schemas.make_example_tensors(specs)}
-        )
-        flat = self._describe_body(at, "GenerateRequest", json_schemas.make_example_members)
+        whole = self._describe_body(at, "Request", lambda specs: {"inputs": make_example_tensors(specs)})
+        flat = self._describe_body(at, "GenerateRequest", make_example_members)
         if model.streams:
             paths["/infer_stream"] = self._make_post(
                 at, "inferStream", "Infer, with a stream of responses", whole, _STREAM
@@ -259,10 +255,9 @@ class Operations:
             # none may have the name of another member of a flat object; no model that streams has such a
             # tensor
             inputs = [spec.name for specs in _list_inputs(model) for spec in specs]
-            if RESERVED_INPUTS.isdisjoint(inputs) and RESERVED_OUTPUTS.isdisjoint(
-                spec.name for spec in model.outputs
-            ):
-                generated = self._make_response(f"GenerateResponse_{at.of_model}")
+            outputs = [spec.name for spec in model.outputs]
+            if RESERVED_INPUTS.isdisjoint(inputs) and RESERVED_OUTPUTS.isdisjoint(outputs):
+                generated = _make_response(self._refer_to(f"GenerateResponse_{at.of_model}"))
                 paths["/generate"] = self._make_post(
                     at, "generate", "Infer, with flat JSON objects", flat, generated
                 )
@@ -277,11 +272,15 @@ class Operations:
         response: dict[str, Any],
         **more: Any,
     ) -> dict[str, Any]:
-        responses, body = {"200": response, **self._list_errors(*_ERRORS)}, {"required": True, **body}
-        if at.model.binding.description:
-            more["description"] = at.model.binding.description
+        description = at.model.binding.description
         operation = self._make_operation(
-            f"{action}_{at.key}", f"model {at.model.name}", summary, responses, requestBody=body, **more
+            f"{action}_{at.key}",
+            f"model {at.model.name}",
+            summary,
+            {"200": response, **self._list_errors(*_ERRORS)},
+            requestBody={"required": True, **body},
+            **more,
+            **({"description": description} if description else {}),
         )
         return {"post": operation}
 
@@ -293,93 +292,75 @@ class Operations:
         is_guess = at.model.binding.inputs.others is not None and not required and not optional
         specs = [TensorSpec("x", "FP32", [-1])] if is_guess else required
         content: dict[str, Any] = {"schema": self._refer_to(f"{schema}_{at.of_model}")}
-        if json_schemas.count_elements(specs) <= json_schemas.MAX_ELEMENTS and _knows_values(specs):
+        obstacle = _find_obstacle(specs)
+        if not obstacle:
             content["example"] = example(specs)
-        body, description = {"content": {"application/json": content}}, _describe(at.model, specs, optional)
+        description = " ".join(filter(None, [_tell_undeclared(at.model, specs, optional), obstacle]))
+        body = {"content": {"application/json": content}}
         return {"description": description, **body} if description else body
 
     def _describe_response(self, at: ModelPath) -> dict[str, Any]:
         """The response of a model, with an example if its outputs are declared and small."""
-        model, response = at.model, self._make_response(f"Response_{at.of_model}")
-        response["content"].update(_BINARY)
-        response["headers"] = {
-            HEADER_LENGTH: {
-                "description": "How many bytes of a binary body are JSON.",
-                "schema": {"type": "integer"},
-            }
-        }
-        if model.outputs and json_schemas.count_elements(model.outputs) <= json_schemas.MAX_ELEMENTS:
-            versioned = {} if model.version is None else {"model_version": model.version}
-            example = {
+        model, content = at.model, {"schema": self._refer_to(f"Response_{at.of_model}")}
+        if model.outputs and count_elements(model.outputs) <= MAX_ELEMENTS:
+            content["example"] = {
                 "model_name": model.name,
-                **versioned,
-                "outputs": json_schemas.make_example_tensors(model.outputs),
+                **({} if model.version is None else {"model_version": model.version}),
+                "outputs": make_example_tensors(model.outputs),
             }
-            response["content"]["application/json"]["example"] = example
-        return response
-
-    def _describe_input(
-        self, spec: TensorSpec, item: Schema, *, is_declared: bool, default: str | float | None
-    ) -> Schema:
-        any_tensor = json_schemas.ANY_TENSOR
-        schema: Schema = {
-            **any_tensor,
-            "properties": {**any_tensor["properties"], "name": json_schemas.allow_one(spec.name)},
+        return {
+            "description": "OK",
+            "content": {"application/json": content, **_BINARY},
+            "headers": {
+                HEADER_LENGTH: {
+                    "description": "How many bytes of a binary body are JSON.",
+                    "schema": {"type": "integer"},
+                }
+            },
         }
-        if is_declared:
-            schema = json_schemas.describe_tensor(spec, self._content_types, item, has_data=True)
-        if default is not None:
-            schema["properties"]["data"] = {**schema["properties"]["data"], "default": [default]}
-        return schema
 
     def _list_rows(self, specs: Sequence[TensorSpec], fields: Mapping[str, Schema]) -> dict[str, Schema]:
         """The schema of a row of each tensor. That of a field of a class has its bounds and its description
         too."""
-        elements = {spec.name: {**self._refer_to(spec.datatype), **spec.bounds} for spec in specs}
         return {
-            spec.name: fields.get(spec.name) or json_schemas.describe_row(spec, elements[spec.name])
+            spec.name: fields.get(spec.name)
+            or describe_row(spec, {**self._refer_to(spec.datatype), **spec.bounds})
             for spec in specs
         }
 
     def _add_schemas(self, at: ModelPath) -> None:
         model, (required, optional) = at.model, _list_inputs(at.model)
-        named = (*required, *optional)
-        declared = {spec.name for spec in model.inputs}
+        named, known = [*required, *optional], model.binding.inputs
         self._datatypes.update(spec.datatype for spec in (*named, *model.outputs))
-        any_tensor, defaults = self._refer_to("Tensor"), _list_defaults(model)
         rows, returned = model.binding.arguments.rows, model.binding.returned.request_codec
         taken_as = self._list_rows(named, rows.as_inputs.schemas if rows else {})
         made_as = self._list_rows(
             model.outputs, returned.as_outputs.schemas if isinstance(returned, Rows) else {}
         )
+        declared, defaults = {spec.name for spec in model.inputs}, _list_defaults(model)
         inputs = [
-            self._describe_input(
-                spec, taken_as[spec.name], is_declared=spec.name in declared, default=defaults.get(spec.name)
-            )
+            describe_tensor(spec, self._content_types, taken_as[spec.name], has_data=True)
+            if spec.name in declared
+            else describe_undeclared(spec.name)
             for spec in named
         ]
+        for spec, schema in zip(named, inputs, strict=True):
+            schema["properties"]["data"] = {**schema["properties"]["data"], **defaults.get(spec.name, {})}
         outputs = [
-            json_schemas.describe_tensor(spec, self._content_types, made_as[spec.name], has_data=False)
+            describe_tensor(spec, self._content_types, made_as[spec.name], has_data=False)
             for spec in model.outputs
         ]
-        known = model.binding.inputs
-        fewest = sum(spec.name not in known.scalars for spec in required)  # scalars may be parameters
-        taken: Schema = {"type": "array", "minItems": fewest}
-        if known.others is not None:
-            taken["items"] = any_tensor
-        else:
-            taken.update(
-                maxItems=len(inputs), items=json_schemas.join_schemas(inputs) if inputs else any_tensor
-            )
-        schema: Schema = {
+        any_tensor, is_any = self._refer_to("Tensor"), known.others is not None
+        taken = {
             "type": "array",
-            "items": json_schemas.join_schemas(outputs) if outputs else any_tensor,
+            "minItems": sum(spec.name not in known.scalars for spec in required),  # which may be parameters
+            **({} if is_any else {"maxItems": len(inputs)}),
+            "items": join_schemas(inputs) if inputs and not is_any else any_tensor,
         }
+        made = {"type": "array", "items": join_schemas(outputs) if outputs else any_tensor}
         schemas = {
-            f"Request_{at.of_model}": json_schemas.describe_request(
-                taken, [spec.name for spec in model.outputs]
-            ),
-            f"Response_{at.of_model}": json_schemas.describe_response(model.name, model.version, schema),
+            f"Request_{at.of_model}": describe_request(taken, [spec.name for spec in model.outputs]),
+            f"Response_{at.of_model}": describe_response(model.name, model.version, made),
             **self._describe_flat_request(at, taken_as, [spec.name for spec in required]),
             **self._describe_flat_response(at, made_as),
         }
@@ -390,26 +371,27 @@ class Operations:
     ) -> dict[str, Schema]:
         binding, ranks = at.model.binding, {spec.name: len(spec.shape) for spec in at.model.inputs}
         members = {
-            name: json_schemas.describe_member(row, is_nested=ranks[name] > 1) if name in ranks else {}
+            name: describe_member(row, is_nested=ranks[name] > 1) if name in ranks else {}
             for name, row in rows.items()
         }
-        members = {"id": json_schemas.STRING, "parameters": json_schemas.PARAMETERS, **members}
-        is_known = binding.takes_any_key or binding.read_alone
-        others = (
-            {"additionalProperties": binding.inputs.others is not None}
-            if is_known
-            else {"additionalProperties": True, "description": _PARAMETERS}
-        )
-        whole = {"type": "object", "properties": members, "required": required, **others}
+        others: Schema = {"additionalProperties": True, "description": _PARAMETERS}
+        if binding.takes_any_key or binding.read_alone:
+            others = {"additionalProperties": binding.inputs.others is not None}
+        whole = {
+            "type": "object",
+            "properties": {"id": STRING, "parameters": PARAMETERS, **members},
+            "required": required,
+            **others,
+        }
         row = {"type": "object", "properties": rows, "required": required, "additionalProperties": False}
         return self._allow_rows(at, "GenerateRequest", whole, row)
 
     def _describe_flat_response(self, at: ModelPath, rows: Mapping[str, Schema]) -> dict[str, Schema]:
         """The same of a response, which may have other members: outputs that are not declared, and
         parameters."""
-        own = json_schemas.describe_response(at.model.name, at.model.version, {})["properties"]
+        own = describe_response(at.model.name, at.model.version, {})["properties"]
         named = {name: own[name] for name in ("id", "model_name", "model_version") if name in own}
-        members = {name: json_schemas.describe_member(row, is_nested=False) for name, row in rows.items()}
+        members = {name: describe_member(row, is_nested=False) for name, row in rows.items()}
         whole = {
             "type": "object",
             "properties": {**named, **members},
@@ -429,8 +411,8 @@ class Operations:
         if rows is None or not rows.is_list:
             return {f"{name}_{at.of_model}": whole}
         columns, each = f"{name}Columns_{at.of_model}", f"{name}Row_{at.of_model}"
-        either = {"anyOf": [self._refer_to(columns), {"type": "array", "items": self._refer_to(each)}]}
-        return {f"{name}_{at.of_model}": either, columns: whole, each: row}
+        either = [self._refer_to(columns), {"type": "array", "items": self._refer_to(each)}]
+        return {f"{name}_{at.of_model}": {"anyOf": either}, columns: whole, each: row}
 
 
 def _list_inputs(model: Model) -> tuple[list[TensorSpec], list[TensorSpec]]:
@@ -440,57 +422,57 @@ def _list_inputs(model: Model) -> tuple[list[TensorSpec], list[TensorSpec]]:
     entries = list(model.binding.inputs.entries.values()) or [
         Input(spec.name, spec, content_type=spec.content_type) for spec in model.inputs
     ]
-    required, optional = (
-        [entry.describe() for entry in entries if entry.is_needed is is_needed] for is_needed in (True, False)
-    )
-    return required, optional
+    required = [entry.describe() for entry in entries if entry.is_needed]
+    return required, [entry.describe() for entry in entries if not entry.is_needed]
 
 
-def _knows_values(specs: Sequence[TensorSpec]) -> bool:
-    """Whether values are known that the model takes: an estimator that takes several datatypes need not take
-    zeros."""
-    return all(spec.other_datatypes is None or spec.example is not None for spec in specs)
+def _find_obstacle(specs: Sequence[TensorSpec]) -> str:
+    """Why a request has no example; nothing if it has one. An estimator that takes several datatypes need not
+    take zeros."""
+    elements = count_elements(specs)
+    if elements > MAX_ELEMENTS:
+        return f"This document has no example, which would have {elements} elements."
+    if any(spec.other_datatypes is not None and spec.example is None for spec in specs):
+        return "This document has no example, as the model does not say which values it takes."
+    return ""
 
 
-def _list_defaults(model: Model) -> dict[str, str | float]:
-    """The defaults of scalars, by input. JSON has no infinity and no NaN."""
-    scalars = model.binding.inputs.scalars
-    defaults = {
-        parameter.name: parameter.default
-        for parameter in model.binding.arguments.parameters
-        if parameter.name in scalars
-    }
+def _list_defaults(model: Model) -> dict[str, Schema]:
+    """What the data of scalars are by default, by input. JSON has no infinity and no NaN."""
+    defaults = {each.name: each.default for each in model.binding.arguments.parameters}
     return {
-        name: default
+        name: {"default": [default]}
         for name, default in defaults.items()
-        if isinstance(default, (str, int)) or (isinstance(default, float) and math.isfinite(default))
+        if name in model.binding.inputs.scalars
+        and (isinstance(default, (str, int)) or (isinstance(default, float) and math.isfinite(default)))
     }
 
 
-def _describe(model: Model, specs: Sequence[TensorSpec], optional: Sequence[TensorSpec]) -> str:
-    """What to declare, and why there is no example, which has `specs` only. Of what was written for another
-    server, nothing is checked."""
-    missing: dict[str, Sequence[TensorSpec]] = {}
-    declared = {spec.name for spec in model.inputs}
-    guessed = any(spec.name not in declared for spec in specs)
+def _tell_undeclared(model: Model, specs: Sequence[TensorSpec], optional: Sequence[TensorSpec]) -> str:
+    """What to declare. Of what was written for another server, nothing is checked."""
     handler = model.lifecycle.handler
-    is_checked = handler is None or handler.is_checked
-    if guessed and is_checked:
+    if handler is not None and not handler.is_checked:
+        return ""
+    missing: dict[str, Sequence[TensorSpec]] = {}
+    declared, guessed = {spec.name for spec in model.inputs}, ""
+    if any(spec.name not in declared for spec in specs):
+        guessed = ", and the example is a guess"
         missing["inputs"] = [*specs, *optional]  # one that is left out could not be sent any more
-    if not model.outputs and is_checked:
+    if not model.outputs:
         missing["outputs"] = [TensorSpec("y", "FP32", [-1])]
-    sentences = []
-    if missing:
-        written = {
-            what: [write_spec(spec.name, spec.datatype, spec.shape) for spec in tensors]
-            for what, tensors in missing.items()
-        }
-        how = ", ".join(f"{what}=[{', '.join(tensors)}]" for what, tensors in written.items())
-        example = ", and the example is a guess" if guessed else ""
-        sentences.append(_UNDECLARED.format(what=" and ".join(missing), guessed=example, how=how))
-    elements = json_schemas.count_elements(specs)
-    if elements > json_schemas.MAX_ELEMENTS:
-        sentences.append(_TOO_LARGE.format(elements=elements))
-    elif not _knows_values(specs):
-        sentences.append(_UNKNOWN)
-    return " ".join(sentences)
+    if not missing:
+        return ""
+    written = {
+        what: [write_spec(spec.name, spec.datatype, spec.shape) for spec in tensors]
+        for what, tensors in missing.items()
+    }
+    how = ", ".join(f"{what}=[{', '.join(tensors)}]" for what, tensors in written.items())
+    return (
+        f"This model does not declare its {' and '.join(missing)}, so they are not checked{guessed}. Declare "
+        f"them where the model is registered, such as `{how}`."
+    )
+
+
+def _make_response(schema: Schema, description: str = "OK") -> dict[str, Any]:
+    """A response that is a document with this schema."""
+    return {"description": description, "content": {"application/json": {"schema": schema}}}

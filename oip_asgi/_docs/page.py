@@ -22,33 +22,32 @@ from .operations import Control
 
 PAGE: Final = "_docs/static/page.html"
 
-_SCRIPTS: Final = (
-    "page.js",
-    "answer.js",
-    "cells.js",
-    "described.js",
-    "drawing.js",
-    "elements.js",
-    "fields.js",
-    "figures.js",
-    "form.js",
-    "frame.js",
-    "json.js",
-    "looks.js",
-    "numbers.js",
-    "prose.js",
-    "request.js",
-    "server.js",
-    "snippets.js",
-    "tensors.js",
-    "visit.js",
-    "words.js",
-)
-
 FILES: Final[Mapping[str, str]] = {
     "page.css": "text/css; charset=utf-8",
-    **dict.fromkeys(_SCRIPTS, "text/javascript; charset=utf-8"),
     "icon.svg": "image/svg+xml",
+    **dict.fromkeys(
+        (
+            "page.js",
+            "answer.js",
+            "cells.js",
+            "described.js",
+            "elements.js",
+            "fields.js",
+            "figures.js",
+            "form.js",
+            "frame.js",
+            "json.js",
+            "looks.js",
+            "numbers.js",
+            "prose.js",
+            "request.js",
+            "server.js",
+            "snippets.js",
+            "tensors.js",
+            "words.js",
+        ),
+        "text/javascript; charset=utf-8",
+    ),
 }
 """What the page loads, and the media type of each."""
 
@@ -145,12 +144,8 @@ def describe_first(engine: Engine, visible: Sequence[Model], controls: Collectio
 def describe_state(engine: Engine, model: Model) -> dict[str, Any]:
     """How a model was registered, and its numbers at this moment. An option that was left out is there if its
     default has an effect."""
-    numbers, options, default = (
-        model.statistics.snapshot(),
-        model.options,
-        engine.models.find(model.name, None),
-    )
-    given = {name: getattr(options, name) for name in SHOWN}
+    numbers, options = model.statistics.snapshot(), model.options
+    default, given = engine.models.find(model.name, None), {name: getattr(options, name) for name in SHOWN}
     return {
         # a client may not see each version
         "default_version": default.version if default is model or engine.guard is None else None,

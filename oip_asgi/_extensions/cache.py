@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Hashable
-from functools import partial
 from hashlib import sha256
 from sys import getsizeof
 from typing import Annotated, Final, TypeAlias
@@ -20,7 +19,7 @@ from .._protocol.errors import TimedOut
 from .._protocol.options import SECONDS, check_options, integer
 from .._protocol.tensor_bytes import copy_array, view_bytes
 from .._protocol.tensors import InferenceRequest, InferenceResponse, are_short, make_tensor
-from .reserved import OF_TREATMENT
+from .common import OF_TREATMENT
 
 Key: TypeAlias = tuple[Hashable, bytes]
 """What one load of the model made, so that the next load has other keys; and a digest of the request."""
@@ -174,7 +173,7 @@ class Cache:
         if are_short(request.inputs):
             digest = _digest_request(request)
         else:
-            digest = await io.run(partial(_digest_request, request), "conversion", deadline=deadline)
+            digest = await io.run(lambda: _digest_request(request), "conversion", deadline=deadline)
         while True:
             flight, is_first = self.find_flight((loaded, digest), clock())
             if is_first:

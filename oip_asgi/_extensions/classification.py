@@ -16,7 +16,7 @@ from .._protocol.errors import InvalidRequest, show
 from .._protocol.schemas import RequestOutput
 from .._protocol.tensors import CLASSIFICATION, InferenceResponse, Tensor
 from .._protocol.to_array import object_array
-from .table import ApplyOptions
+from .common import ApplyOptions
 
 _MAX_ELEMENTS: Final = 1_000_000
 """How many elements an output may have: each requested one becomes text."""

@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from .._models.model import Model
 from .._protocol.specs import TensorSpec
-from .table import GrpcMethod, GrpcMethods, RestRoute
+from .common import GrpcMethod, GrpcMethods, RestRoute
 
 
 class ModelOutput(msgspec.Struct):

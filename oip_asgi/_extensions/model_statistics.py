@@ -18,7 +18,7 @@ from .._models.model import Model
 from .._models.registry import UNVERSIONED
 from .._models.statistics import BUCKETS, Counts, Duration, Outcome
 from .._serving.engine import Engine
-from .table import GrpcMethod, GrpcMethods, Question, RestRoute
+from .common import GrpcMethod, GrpcMethods, Question, RestRoute
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -113,7 +113,7 @@ def list_numbers(engine: Engine) -> list[ModelNumbers]:
 
 def _read_numbers(engine: Engine, model: Model, dropped: int | None) -> ModelNumbers:
     numbers, lifecycle, has_cache = model.statistics.snapshot(), model.lifecycle, model.cache is not None
-    flagged = [spec.name for spec in model.inputs if spec.has_range and model.options.out_of_range == "flag"]
+    flagged = [spec.name for spec in model.inputs if spec.bounds and model.options.out_of_range == "flag"]
     return ModelNumbers(
         model.name,
         model.version,

@@ -24,7 +24,7 @@ from .._protocol.schemas import ModelIndex, Parameters
 from .._protocol.specs import TensorSpec
 from .._serving.call_stack import find_callers
 from .._serving.engine import Engine
-from .table import GrpcMethod, GrpcMethods, Question, RestRoute, decode_question
+from .common import GrpcMethod, GrpcMethods, Question, RestRoute, decode_question, read_parameters
 
 _FILE: Final = "file:"
 
@@ -51,7 +51,6 @@ _STATES: Final[Mapping[State, tuple[PublicState, str, str]]] = {
 }
 """For each state: its name for users, its name in Triton's index, and the reason for it."""
 
-_NOT_READY: Final = "it is not ready, as the log says"
 _RELOAD_FAILED: Final[Mapping[State, str]] = {
     "ready": "load failed, see the server's log: what was loaded before still serves",
     "idle": "load failed, see the server's log: the next request tries again",
@@ -116,7 +115,7 @@ def list_blockers(models: Iterable[Model]) -> list[ModelIndex]:
     entries = list_models(models, ready=False)
     for entry in entries:
         if entry.state == "READY":
-            entry.state, entry.reason = "UNAVAILABLE", _NOT_READY
+            entry.state, entry.reason = "UNAVAILABLE", "it is not ready, as the log says"
     return entries
 
 
@@ -347,16 +346,7 @@ def _find_controlled(engine: Engine, request: Any) -> str:
 
 
 def _read_parameters(request: Any) -> dict[str, Any]:
-    parameters: dict[str, Any] = {}
-    for name, parameter in request.parameters.items():
-        choice = parameter.WhichOneof("parameter_choice")
-        if choice is None:
-            raise InvalidRequest(
-                f"parameters[{show(name)}] has no value: expected bool_param, int64_param, string_param or "
-                "bytes_param"
-            )
-        parameters[name] = getattr(parameter, choice)
-    return parameters
+    return read_parameters(request.parameters, "parameters", " or bytes_param")
 
 
 GRPC: Final[GrpcMethods] = {

@@ -20,7 +20,6 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, final
@@ -34,7 +33,7 @@ from .._protocol.log import log_raised
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensor_bytes import view_bytes
 from .._protocol.tensors import CLASSIFICATION, SHARED_MEMORY, InferenceResponse, ReadRegion, check_supported
-from .table import ApplyOptions, GrpcMethod, GrpcMethods, Question, RestRoute, decode_question
+from .common import ApplyOptions, GrpcMethod, GrpcMethods, Question, RestRoute, decode_question
 
 _FOLDER: Final = Path("/dev/shm")
 """Where Linux has the segments, whatever the C library."""
@@ -373,16 +372,14 @@ async def _rest_register(engine: Any, question: Question) -> None:
     engine.regions.check_may_register()
     request = await question.read(lambda body: decode_question(body, RegisterRegion))
     await question.io.run(
-        partial(
-            engine.regions.register, question.region, request.key, request.offset or 0, request.byte_size
-        ),
+        lambda: engine.regions.register(question.region, request.key, request.offset or 0, request.byte_size),
         "hook",
     )
 
 
 async def _grpc_register(engine: Any, request: Any, io: IO) -> None:
     await io.run(
-        partial(engine.regions.register, request.name, request.key, request.offset, request.byte_size), "hook"
+        lambda: engine.regions.register(request.name, request.key, request.offset, request.byte_size), "hook"
     )
 
 

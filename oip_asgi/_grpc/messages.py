@@ -10,12 +10,12 @@ Specification: gRPC, Message Contents and Tensor Data.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 
+from .._extensions.common import read_parameters
 from .._io import IO
 from .._models.handler import Handler
 from .._protocol.access import Access, Action
@@ -55,7 +55,6 @@ _CHOICES: Final = (
     (str, "string_param"),
     (bytes, "bytes_param"),
 )
-_INT64_MAX: Final = 2**63 - 1
 
 TYPED: Final[Mapping[str, str]] = {
     "BOOL": "bool_contents",
@@ -94,8 +93,14 @@ class Method(msgspec.Struct, frozen=True, eq=False):
         return ReceivedHeaders(join_repeated(self.metadata(transport), ", "))
 
     def make_access(self, transport: Any, action: Action, model: str | None, version: str | None) -> Access:
-        headers = partial(self.named_headers, transport)
-        return Access(action, model, version, headers=headers, transport=transport, protocol="grpc")
+        return Access(
+            action,
+            model,
+            version,
+            headers=lambda: self.named_headers(transport),
+            transport=transport,
+            protocol="grpc",
+        )
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -199,13 +204,10 @@ class GRPCFormat:
                     raise
                 item.shape[:] = [len(texts)]  # MLServer compares no shape with the contents
                 tensors.append(decode_tensor(item, len(tensors), None, read_region))
-        requested: list[RequestOutput] = []
-        for index, output in enumerate(outputs[:] if outputs else ()):
-            requested.append(
-                RequestOutput(
-                    output.name, decode_parameters(output.parameters, f"outputs[{index}].parameters")
-                )
-            )
+        requested = [
+            RequestOutput(output.name, decode_parameters(output.parameters, f"outputs[{index}].parameters"))
+            for index, output in enumerate(outputs[:] if outputs else ())
+        ]
         return InferenceRequest(
             tensors,
             message.id or None,
@@ -360,19 +362,7 @@ def _decode_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[in
 
 
 def decode_parameters(parameters: Any, where: str) -> Parameters:
-    return {
-        name: _decode_value(parameter, f"{where}[{show(name)}]") for name, parameter in parameters.items()
-    }
-
-
-def _decode_value(parameter: Any, where: str) -> Any:
-    choice = parameter.WhichOneof("parameter_choice")
-    if choice is None:
-        raise InvalidRequest(
-            f"{where} has no value: expected bool_param, int64_param, string_param, double_param or "
-            "uint64_param"
-        )
-    return getattr(parameter, choice)
+    return read_parameters(parameters, where, ", double_param or uint64_param")
 
 
 def encode_parameters(parameters: Mapping[str, Any], message: Any) -> None:
@@ -383,4 +373,4 @@ def encode_parameters(parameters: Mapping[str, Any], message: Any) -> None:
 def find_field(value: Any) -> str:
     """The field of a parameter that has values like this one."""
     field = next(field for kind, field in _CHOICES if isinstance(value, kind))
-    return "uint64_param" if isinstance(value, int) and value > _INT64_MAX else field
+    return "uint64_param" if isinstance(value, int) and value >= 2**63 else field

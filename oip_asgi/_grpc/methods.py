@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from .._extensions import config, model_statistics, repository, shared_memory
-from .._extensions.table import REFUSED_METHODS, GrpcMethod, GrpcMethods
+from .._extensions.common import REFUSED_METHODS, GrpcMethod, GrpcMethods
 from .._io import IO
 from .._protocol.access import Action
 from .._protocol.datatypes import Buffer

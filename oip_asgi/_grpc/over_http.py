@@ -19,7 +19,6 @@ import re
 from base64 import b64encode
 from binascii import Error, a2b_base64
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from struct import Struct
 from typing import Final
 from urllib.parse import quote
@@ -41,9 +40,6 @@ _HEAD_FIELDS: Final = Struct(">BI")
 """Its flag, and how many bytes the message has."""
 _PLAIN, _COMPRESSED = 0, 1
 _TRAILERS: Final = 0x80
-
-encode_frame_head: Final = partial(_HEAD_FIELDS.pack, _PLAIN)
-"""Encode the five bytes in front of a message of so many bytes."""
 
 _SHORT: Final = 2**16
 """Bytes up to which a copy of a message is cheaper than a view."""
@@ -157,7 +153,7 @@ class Protocol(msgspec.Struct, frozen=True):
 
 _GRPC, _WEB, _WEB_TEXT = Protocol(True), Protocol(False), Protocol(False, is_text=True)
 
-PROTOCOLS: Final[Mapping[bytes, Protocol]] = {
+_PROTOCOLS: Final[Mapping[bytes, Protocol]] = {
     b"application/grpc": _GRPC,
     b"application/grpc+proto": _GRPC,
     b"application/grpc-web": _WEB,
@@ -167,30 +163,17 @@ PROTOCOLS: Final[Mapping[bytes, Protocol]] = {
 }
 """By content type. A response has the content type of its request."""
 
-_CODES: Final = (
-    *(
-        "OK",
-        "CANCELLED",
-        "UNKNOWN",
-        "INVALID_ARGUMENT",
-        "DEADLINE_EXCEEDED",
-        "NOT_FOUND",
-        "ALREADY_EXISTS",
-        "PERMISSION_DENIED",
-    ),
-    *(
-        "RESOURCE_EXHAUSTED",
-        "FAILED_PRECONDITION",
-        "ABORTED",
-        "OUT_OF_RANGE",
-        "UNIMPLEMENTED",
-        "INTERNAL",
-        "UNAVAILABLE",
-        "DATA_LOSS",
-    ),
-    "UNAUTHENTICATED",
-)
-_NUMBERS: Final[Mapping[str, bytes]] = {name: b"%d" % number for number, name in enumerate(_CODES)}
+_CODES: Final[Mapping[str, bytes]] = {
+    name: b"%d" % number
+    for number, name in enumerate(
+        (
+            *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND"),
+            *("ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION"),
+            *("ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"),
+            "UNAUTHENTICATED",
+        )
+    )
+}
 
 _SAFE: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
 """The characters that need no percent-encoding in a header."""
@@ -204,8 +187,7 @@ _CODINGS: Final[Mapping[bytes, Coding | None]] = {
     b"gzip": "gzip",
     b"deflate": "deflate",
 }
-OK: Final = (b"grpc-status", b"0")
-ACCEPTED: Final = (b"grpc-accept-encoding", b"gzip, deflate")
+"""By `grpc-encoding`: how messages are compressed; None if they are not."""
 
 _OWN: Final = (b"content-type", b"te")
 """Headers of the protocol, which are not metadata. Names that begin with "grpc-" are not either."""
@@ -213,7 +195,7 @@ _OWN: Final = (b"content-type", b"te")
 
 def find_protocol(content_type: bytes) -> Protocol | None:
     """Find the protocol for a request's `Content-Type`. None for any other type."""
-    return PROTOCOLS.get(content_type.partition(b";")[0].strip().lower())
+    return _PROTOCOLS.get(content_type.partition(b";")[0].strip().lower())
 
 
 def read_timeout(value: bytes) -> float:
@@ -226,16 +208,6 @@ def read_timeout(value: bytes) -> float:
         )
     seconds = int(matched[1]) * _SECONDS[matched[2]]
     return seconds if seconds < NO_TIMEOUT else math.inf
-
-
-def find_coding(value: bytes) -> Coding | None:
-    """Find the coding that `grpc-encoding` names; None if messages are not compressed."""
-    if value not in _CODINGS:
-        expected = "expected identity, gzip or deflate"
-        raise InferenceError(
-            f"grpc-encoding {show(value.decode('latin-1'))} is not supported: {expected}", status=501
-        )
-    return _CODINGS[value]
 
 
 def read_metadata(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[str, str]]:
@@ -289,33 +261,36 @@ class RPC(msgspec.Struct, eq=False):
         headers = self.head.fields
         if b"origin" in headers or b"sec-fetch-site" in headers:
             refuse_foreign(headers, ACTIONS.get(self.head.path.rpartition("/")[2]), options.trusted_origins)
-        coding = find_coding(headers[b"grpc-encoding"]) if b"grpc-encoding" in headers else None
+        coding = headers.get(b"grpc-encoding", b"")
+        if coding not in _CODINGS:
+            named = show(coding.decode("latin-1"))
+            raise InferenceError(
+                f"grpc-encoding {named} is not supported: expected identity, gzip or deflate", status=501
+            )
         if b"grpc-timeout" in headers:
             self.timeout = read_timeout(headers[b"grpc-timeout"])
-        return FrameReader(options.max_body_bytes, coding, self.protocol.is_text, most)
+        return FrameReader(options.max_body_bytes, _CODINGS[coding], self.protocol.is_text, most)
 
     def encode_message(self, message: bytes) -> bytes:
         """Encode one message of several."""
-        return b"".join(self._encode([encode_frame_head(len(message)), message]))
+        return b"".join(self._encode([_HEAD_FIELDS.pack(_PLAIN, len(message)), message]))
 
     def end(self, reply: Reply) -> Answer:
         """Make the answer, or after several messages its end. The status is in the trailers, or over gRPC-Web
         in the last frame."""
-        is_ok = reply.code == "OK"
-        status = [OK] if is_ok else [(b"grpc-status", _NUMBERS[reply.code])]
+        status = [(b"grpc-status", _CODES[reply.code])]
         if reply.details:
             status.append((b"grpc-message", quote(reply.details, safe=_SAFE).encode()))
         fields, parts, size = [*self.headers], reply.parts, 0
         if reply.metadata:
             fields += [(name.encode(), value.encode()) for name, value in reply.metadata]
-        if not is_ok and b"grpc-encoding" in self.head.fields:
-            fields.append(ACCEPTED)
+        if reply.code != "OK" and b"grpc-encoding" in self.head.fields:
+            fields.append((b"grpc-accept-encoding", b"gzip, deflate"))
         if self.lacks_trailers:
             return Answer(Response(200, fields + status, [], 0))
         if parts:
             size = sum(map(len, parts))
-            head = encode_frame_head(size)
-            parts, size = [head, *parts], size + len(head)
+            parts, size = [_HEAD_FIELDS.pack(_PLAIN, size), *parts], size + _HEAD
         if self.protocol.has_trailers:
             return Answer(Response(200, fields, parts, size), status)
         # the frame that gRPC-Web has instead of HTTP's trailers
@@ -333,7 +308,7 @@ def begin_rpc(head: Head, *, can_send_trailers: bool) -> RPC:
     """Begin a remote call from the head of a request. If the request is not gRPC, it gets an HTTP error,
     which this raises."""
     content_type = head.fields.get(b"content-type", b"")
-    protocol = PROTOCOLS.get(content_type) or find_protocol(content_type)
+    protocol = _PROTOCOLS.get(content_type) or find_protocol(content_type)
     if head.method != "POST":
         raise InferenceError(
             f"gRPC is asked by POST, not by {head.method}", status=405, headers={"Allow": "POST"}

@@ -10,10 +10,11 @@ from .._hosts.frameworks import make_import_error
 
 try:
     from google.protobuf.descriptor import Descriptor
-    from google.protobuf.descriptor import FileDescriptor as FileDescriptor
     from google.protobuf.descriptor_pb2 import FileDescriptorProto as FileDescriptorProto
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from google.protobuf.descriptor_pool import DescriptorPool
+    from google.protobuf.json_format import MessageToJson as MessageToJson
+    from google.protobuf.json_format import Parse as Parse
     from google.protobuf.json_format import ParseDict as ParseDict
     from google.protobuf.message import DecodeError, Message
     from google.protobuf.message_factory import GetMessageClass as GetMessageClass

@@ -15,9 +15,10 @@ from ..server import InferenceServer
 from .messages import Method, Reply
 from .methods import HEALTH, METHODS, SERVICE, reply_error
 from .protobuf import (
-    FileDescriptor,
     FileDescriptorProto,
     GetMessageClass,
+    MessageToJson,
+    Parse,
     ParseDict,
     add_file,
     make_parser,
@@ -86,14 +87,16 @@ class Services:
         answer: Any = GetMessageClass(described.output_type)(valid_host=question.host)
         answer.original_request.CopyFrom(question)
         kind = question.WhichOneof("message_request")
+        files = answer.file_descriptor_response.file_descriptor_proto  # none of them needs another one
         try:
             if kind == "list_services":
                 for name in sorted(self.names):
                     answer.list_services_response.service.add(name=name)
             elif kind == "file_by_filename":
-                _write_file(answer, self._pool.FindFileByName(question.file_by_filename))
+                files.append(self._pool.FindFileByName(question.file_by_filename).serialized_pb)
             elif kind == "file_containing_symbol":
-                _write_file(answer, self._pool.FindFileContainingSymbol(question.file_containing_symbol))
+                found = self._pool.FindFileContainingSymbol(question.file_containing_symbol)
+                files.append(found.serialized_pb)
             elif kind == "all_extension_numbers_of_type":
                 message = self._pool.FindMessageTypeByName(question.all_extension_numbers_of_type)
                 answer.all_extension_numbers_response.base_type_name = message.full_name
@@ -125,23 +128,9 @@ async def _answer_each(respond: Callable[[bytes], bytes], _: Any, receive: Recei
 
 def _make_older(file: FileDescriptorProto) -> FileDescriptorProto:
     """Make reflection's older version, which has the same messages in another package."""
-    older = FileDescriptorProto()
-    older.CopyFrom(file)
-    older.name, older.package = "reflection_v1alpha.proto", _V1ALPHA
-    fields = [field for message in older.message_type for field in message.field if field.type_name]
-    for field in fields:
-        field.type_name = field.type_name.replace(_V1, _V1ALPHA)
-    for method in older.service[0].method:
-        method.input_type, method.output_type = (
-            method.input_type.replace(_V1, _V1ALPHA),
-            method.output_type.replace(_V1, _V1ALPHA),
-        )
+    older = Parse(MessageToJson(file).replace(_V1, _V1ALPHA), FileDescriptorProto())
+    older.name = "reflection_v1alpha.proto"
     return older
-
-
-def _write_file(answer: Any, file: FileDescriptor) -> None:
-    # none of these files needs another one
-    answer.file_descriptor_response.file_descriptor_proto.append(file.serialized_pb)
 
 
 def _write_error(answer: Any, code: int, text: str) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from .._extensions.reserved import FINAL, WANTS_FINAL
+from .._extensions.common import FINAL, WANTS_FINAL
 from .._io import begin
 from .._models.handler import Handler
 from .._models.model import Model
@@ -59,16 +59,13 @@ for which that is too short does not read, so the call ends."""
 class Place(msgspec.Struct, eq=False):
     """The place of one request's answers among those of the call, until they have `ended`."""
 
-    _before: asyncio.Event  # set when they may leave
+    before: asyncio.Event  # set when they may leave
     # set when those of the next place may leave
     ended: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
 
-    async def wait(self) -> None:
-        await self._before.wait()
-
     def leave_order(self) -> None:
         """Wait for no other place, and let none wait for this."""
-        self._before = self.ended
+        self.before = self.ended
         self.ended.set()
 
 
@@ -100,7 +97,7 @@ class Outbox:
 
         If no message can be sent any more, this does not return: the call ends, and cancels it.
         """
-        await place.wait()
+        await place.before.wait()
         async with self._writing:
             if not self.is_stuck and not self.end.done():
                 writing = (

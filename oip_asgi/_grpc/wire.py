@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
-from struct import Struct
 from typing import Final
 
 from .._protocol.datatypes import MAX_RANK, Buffer
@@ -24,8 +23,6 @@ from .._protocol.limits import MAX_TENSORS
 
 VARINT, FIXED64, BYTES, GROUP, GROUP_END, FIXED32 = 0, 1, 2, 3, 4, 5
 _SIZES: Final = {FIXED64: 8, FIXED32: 4, GROUP: 0, GROUP_END: 0}
-
-_SHORT_HEAD: Final = Struct("BB")
 
 _MAX_FIELDS: Final = 10_000
 """A message of more fields is not split. Looking at so many takes 10 milliseconds."""
@@ -163,11 +160,7 @@ def encode_bytes_head(field: int, size: int) -> bytes:
     """Encode the head of a bytes field: append it to a serialized message, then `size` bytes, and the field
     has one more value."""
     tag = field << 3 | BYTES
-    return (
-        _SHORT_HEAD.pack(tag, size)
-        if tag < 0x80 and size < 0x80
-        else _encode_varint(tag) + _encode_varint(size)
-    )
+    return bytes((tag, size)) if max(tag, size) < 0x80 else _encode_varint(tag) + _encode_varint(size)
 
 
 def _encode_varint(number: int) -> bytes:

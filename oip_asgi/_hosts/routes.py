@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from .frameworks import TAKEN_BY, describe, find_dependencies, find_dependency, is_framework
@@ -205,7 +204,7 @@ def _replay(request: Any, receive: Receive) -> Receive:
         # drops
         if not getattr(request.receive, "has_begun", request._stream_consumed):
             return receive
-        message[TAKEN_BY] = partial(find_dependency, request.scope)
+        message[TAKEN_BY] = lambda: find_dependency(request.scope)
     messages = [message]
 
     async def replay() -> Any:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
 
-from .._extensions.reserved import FINAL, OF_PROTOCOL, WANTS_FINAL
+from .._extensions.common import FINAL, OF_PROTOCOL, WANTS_FINAL
 from .._io import IO, begin
 from .._json.flat_objects import is_inference_request, read_object
 from .._models.handler import Handler

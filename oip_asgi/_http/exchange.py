@@ -15,7 +15,7 @@ from types import CoroutineType
 from typing import Any, Final, TypeAlias
 
 from .._extensions import config, model_statistics, repository, shared_memory
-from .._extensions.table import RestRoute
+from .._extensions.common import RestRoute
 from .._io import IO
 from .._models.model import Model
 from .._models.registry import path_of

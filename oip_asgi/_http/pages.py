@@ -14,7 +14,7 @@ from urllib.parse import quote
 from .._docs.openapi import list_basis, openapi, openapi_of
 from .._docs.operations import CONTROLS, Control
 from .._docs.page import FILES, PAGE, POLICY, describe_first, describe_state, read, render_page, render_server
-from .._extensions.table import RestRoute
+from .._extensions.common import RestRoute
 from .._models.model import Model
 from .._protocol.errors import InferenceError
 from .messages import JSON, Head, Response, encode_json, respond

@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from .._extensions.table import REFUSED_PATHS, RestRoute
+from .._extensions.common import REFUSED_PATHS, RestRoute
 from .._io import IO
 from .._models.model import Model
 from .._protocol.access import Action

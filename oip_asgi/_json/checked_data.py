@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any, Final, NoReturn
@@ -62,6 +63,9 @@ _GOT: Final[dict[type, str]] = {
     float: "a number with a fraction or an exponent",
 }
 
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+"""A lone one, which is no text."""
+
 NAMES: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 
 _MAX_DIGITS: Final = 20
@@ -90,15 +94,15 @@ class Form(msgspec.Struct, frozen=True):
         cls, kind = type(element), self.kind
         if self.classes and (cls is not str or str not in self.classes):
             return isinstance(element, self.classes)
-        if cls is str:
-            return element in NAMES and self.is_json if kind == "f" else kind == "O" and _is_text(element)
+        if kind == "O":
+            return cls is str and not _SURROGATE.search(element)
         if kind == "f":
-            return (
-                cls is int or element is None or (cls is float and not (self.is_json and math.isinf(element)))
-            )
+            is_finite = cls is float and not (self.is_json and math.isinf(element))
+            is_name = cls is str and self.is_json and element in NAMES
+            return cls is int or element is None or is_finite or is_name
         if kind == "b":
             return cls is bool or (cls is int and element in (0, 1))
-        return cls is int and kind in "ui"
+        return cls is int
 
     def make_mismatch_error(self, index: int, *, is_long: bool = False) -> InvalidRequest:
         """The error of data that do not have the shape, as far as is known from the element `index` on."""
@@ -163,42 +167,29 @@ def read(text: bytes, form: Form) -> list[Any]:
     except ValueError as error:
         raise InvalidRequest(f"data: {error}") from None
     if type(value) is not list or (value and type(value[0]) is list):
-        flat, uneven = list[Any](), list[tuple[int, int, int]]()
-        _unnest(value, 0, 0, "", form, flat, uneven)
-        if uneven:
-            axis, number, items = min(uneven)
-            problem = f"array {number} of dimension {axis} has {items} items, not {form.shape[axis]}"
-            raise InvalidRequest(f"data: {problem}: expected {form}")
-        return flat
+        return _unnest(value, form)
     check_elements(value, form, 0, is_nested=False)
     if len(value) != form.size:
         raise InvalidRequest(f"data has {len(value)} elements: expected {form}")
     return value
 
 
-def _unnest(
-    value: Any,
-    axis: int,
-    number: int,
-    path: str,
-    form: Form,
-    flat: list[Any],
-    uneven: list[tuple[int, int, int]],
-) -> None:
-    """Add the elements of the `number`-th array of a dimension to `flat`, and arrays that are not as long as
-    the shape says to `uneven`."""
-    if axis == len(form.shape):
-        if not form.is_right(value):
-            raise _make_error(value, path, form)
-        flat.append(value)
-        return
-    if type(value) is not list:
-        raise InvalidRequest(f"data{path} is {_GOT[type(value)]}: expected {form}")
-    size = form.shape[axis]
-    if len(value) != size:
-        uneven.append((axis, number, len(value)))
-    for index, item in enumerate(value):
-        _unnest(item, axis + 1, number * size + index, f"{path}[{index}]", form, flat, uneven)
+def _unnest(value: Any, form: Form) -> list[Any]:
+    """The elements of arrays that nest as the shape."""
+    level, uneven = [("", value)], ""
+    for axis, size in enumerate(form.shape):
+        for number, (path, each) in enumerate(level):
+            if type(each) is not list:
+                raise InvalidRequest(f"data{path} is {_GOT[type(each)]}: expected {form}")
+            if len(each) != size:
+                uneven = uneven or f"array {number} of dimension {axis} has {len(each)} items, not {size}"
+        level = [(f"{path}[{index}]", item) for path, each in level for index, item in enumerate(each)]
+    for path, element in level:
+        if not form.is_right(element):
+            raise _make_error(element, path, form)
+    if uneven:  # the last to be said: arrays that nest too little are uneven too
+        raise InvalidRequest(f"data: {uneven}: expected {form}")
+    return [element for _, element in level]
 
 
 def flatten(nested: Any, shape: tuple[int, ...]) -> list[Any]:
@@ -228,15 +219,7 @@ def check_elements(flat: Sequence[Any], form: Form, first: int, *, is_nested: bo
             if index >= form.size:
                 raise form.make_mismatch_error(first, is_long=True)
             indices: Sequence[Any] = np.unravel_index(index, form.shape) if is_nested else [index]
-            raise _make_error(element, "".join(f"[{int(number)}]" for number in indices), form)
-
-
-def _is_text(element: str) -> bool:
-    try:
-        element.encode()
-    except UnicodeEncodeError:  # lone surrogates
-        return False
-    return True
+            raise _make_error(element, "".join(f"[{number}]" for number in indices), form)
 
 
 def _make_error(element: Any, path: str, form: Form) -> InvalidRequest:

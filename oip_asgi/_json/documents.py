@@ -182,5 +182,4 @@ def _mask_literals(text: Buffer) -> bytes | None:
 
 
 def _find_address(part: Any) -> int:
-    address: int = np.frombuffer(part, np.uint8).__array_interface__["data"][0]
-    return address
+    return int(np.frombuffer(part, np.uint8).__array_interface__["data"][0])

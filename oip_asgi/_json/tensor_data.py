@@ -15,17 +15,16 @@ from __future__ import annotations
 import math
 import re
 import struct
-import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
-from types import NoneType
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
+from .._protocol import schemas
 from .._protocol.datatypes import (
     DTYPES,
     Array,
@@ -43,16 +42,6 @@ from .._protocol.to_array import object_array, to_shape
 from .._turns import take_turns
 from . import checked_data
 from .text import REFUSALS, Unusual, mask_escapes
-
-_ELEMENTS: Final[Mapping[str, Any]] = {
-    "b": bool | Literal[0, 1],
-    "u": int,
-    "i": int,
-    "f": float | str | None,
-    "V": float | str | None,  # the BF16 of ml_dtypes
-    "O": str,
-}
-"""What a decoder takes as an element, for each kind of dtype."""
 
 _CODES: Final = {
     "i1": "b",
@@ -92,6 +81,7 @@ _STEP: Final = 2**13
 """Elements that are written in one call."""
 
 _encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(schemas.Data).decode
 
 
 def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
@@ -148,21 +138,8 @@ def _read_quickly(text: bytes, dtype: DType, shape: tuple[int, ...] | None = Non
     kind = dtype.kind
     if kind in "fV" and any(letter in text and pattern.search(text) for letter, pattern in _SLOW.items()):
         raise Unusual
-    values = _DECODERS[kind](text)
+    values: Any = msgspec.json.decode(text) if kind == "b" else _decode(text)
     return from_value(values, dtype, (len(values),) if shape is None else shape)
-
-
-def _nest_type(element: Any) -> Any:
-    """The type of an element, or of lists of it that nest as deep as a batch of images does."""
-    nested = element
-    for _ in range(4):
-        nested = element | types.GenericAlias(list, (nested,))
-    return nested
-
-
-_DECODERS: Final = {
-    kind: msgspec.json.Decoder(_nest_type(element)).decode for kind, element in _ELEMENTS.items()
-}
 
 
 def from_value(value: Any, dtype: DType, shape: tuple[int, ...]) -> Array:
@@ -199,7 +176,7 @@ def _make_packer(shape: tuple[int, ...], dtype: DType) -> tuple[int, Callable[..
 def _from_floats(flat: list[Any], dtype: DType, shape: tuple[int, ...]) -> Array:
     """Floats, of which some may be None or the name of a non-finite value."""
     if (
-        not set(map(type, flat)) <= {float, int, str, NoneType}
+        not set(map(type, flat)) <= {float, int, str, type(None)}
         or not {each for each in flat if type(each) is str} <= checked_data.NAMES
     ):
         raise Unusual
@@ -234,15 +211,15 @@ def _pack_elements(flat: list[Any], dtype: DType, shape: tuple[int, ...], first:
 def _read_long(text: memoryview, form: checked_data.Form) -> Array:
     """Read long data in pieces. The text is known to be JSON, so it is right if its brackets and commas are
     those of the shape."""
-    size, strings, is_nested = form.size, form.dtype.hasobject, _NESTED.match(text) is not None
+    size, is_nested = form.size, _NESTED.match(text) is not None
     # an element and its comma take two bytes at least: no memory is taken for more elements than there can be
     if 2 * size > len(text):
         raise form.make_mismatch_error(0)
     array, filled, skeleton = np.empty(size, form.dtype), 0, list[bytes]()
-    for chunk in take_turns(_cut(text, strings=strings)) if size else ():
+    for chunk in take_turns(_cut(text)) if size else ():
         brackets = None
         if b"[" in chunk or b"]" in chunk:
-            chunk, brackets = _take_brackets(chunk, strings=strings)
+            chunk, brackets = _take_brackets(chunk)
         values = _read_piece(b"[%b]" % chunk, form, filled, is_nested=is_nested)
         end = filled + len(values)
         if end > size:
@@ -256,13 +233,13 @@ def _read_long(text: memoryview, form: checked_data.Form) -> Array:
     return array.reshape(form.shape)
 
 
-def _cut(text: memoryview, *, strings: bool) -> Iterator[bytes]:
+def _cut(text: memoryview) -> Iterator[bytes]:
     """Cut a text into pieces at commas between elements."""
     start, size = 0, PIECE
     while start < len(text):
         chunk = bytes(text[start : start + size])
         if start + size < len(text):
-            comma = _find_last_comma(chunk) if strings else chunk.rfind(b",")
+            comma = _find_last_comma(chunk)
             if comma < 0:
                 size *= 2
                 continue
@@ -275,14 +252,15 @@ def _find_last_comma(chunk: bytes) -> int:
     """The last comma outside strings, -1 if there is none."""
     plain = mask_escapes(chunk)
     comma = plain.rfind(b",")
-    if plain.count(b'"', 0, max(comma, 0)) % 2:  # it is in a string; the comma before that string is not
+    # if it is in a string, the comma before that string is not
+    if b'"' in plain and plain.count(b'"', 0, max(comma, 0)) % 2:
         comma = plain.rfind(b",", 0, plain.rfind(b'"', 0, comma))
     return comma
 
 
-def _take_brackets(chunk: bytes, *, strings: bool) -> tuple[bytes, bytes]:
+def _take_brackets(chunk: bytes) -> tuple[bytes, bytes]:
     """Split a piece: its elements without brackets, and its brackets and commas."""
-    if not strings:
+    if b'"' not in chunk:  # as nearly all numbers, of which this saves a fifth of the time
         return chunk.translate(_BLANK), chunk.translate(None, _NO_SKELETON)
     if b"\\" in chunk:  # the same strings, with quotes at their ends only
         chunk = chunk.replace(b"\\\\", b"\\u005c").replace(b'\\"', b"\\u0022")
@@ -343,14 +321,10 @@ def to_value(array: Array, first: int | None = None) -> list[Any] | msgspec.Raw:
 
 
 def _decode_strings(encoded: list[bytes], first: int) -> list[str]:
-    strings: list[str] = []
     try:
-        strings.extend(map(bytes.decode, encoded))
-    except UnicodeDecodeError:
-        index = len(strings)  # of the first that is none
-        text = (
-            f"BYTES element {first + index} is {show(encoded[index])}, which is not UTF-8 and cannot be a "
-            "JSON string"
-        )
-        raise InvalidRequest(text) from None
-    return strings
+        return list(map(bytes.decode, encoded))
+    except UnicodeDecodeError as error:
+        index = first + encoded.index(error.object)
+        raise InvalidRequest(
+            f"BYTES element {index} is {show(error.object)}, which is not UTF-8 and cannot be a JSON string"
+        ) from None

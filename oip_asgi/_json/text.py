@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from codecs import getincrementaldecoder
 from collections.abc import Iterator
-from types import NoneType
 from typing import Final, NoReturn
 
 import msgspec
@@ -36,7 +35,7 @@ OF_TENSORFLOW: Final = (
     '"data": [1, 2]}]}, or send {"x": [[1, 2]]} to generate'
 )
 
-NO_SCALARS: Final = {list: "a list", dict: "an object", NoneType: "null"}
+NO_SCALARS: Final = {list: "a list", dict: "an object", type(None): "null"}
 """What errors call values that no parameter may have."""
 
 ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -110,11 +109,9 @@ def check_unseen(text: Buffer) -> None:
     """Check what decoders skip: that the text is UTF-8, and how deep it nests."""
     view, decoder, brackets = memoryview(text), getincrementaldecoder("utf-8")(), 0
     try:
-        pieces = range(0, len(view), PIECE)
-        for start in take_turns(pieces) if len(pieces) > 1 else pieces:
+        for start in take_turns(range(0, len(view), PIECE)):
             chunk = bytes(view[start : start + PIECE])
-            if decoder.getstate()[0] or not chunk.isascii():
-                decoder.decode(chunk)
+            decoder.decode(chunk)
             brackets += chunk.count(b"[") + chunk.count(b"{")
         decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:

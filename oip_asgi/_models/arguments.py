@@ -17,7 +17,7 @@ import msgspec
 from .._codecs.content_types import Codecs, RequestReader, read_scalar_parameter
 from .._codecs.rows import Rows
 from .._codecs.rows_as_json import OBJECTS, list_made
-from .._extensions.reserved import OF_PROTOCOL
+from .._extensions.common import OF_PROTOCOL
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.tensors import InferenceContext, InferenceRequest, Tensor, make_tensor

@@ -18,7 +18,7 @@ from .._codecs.column_reading import read_column
 from .._codecs.content_types import UNTYPED, Codecs, Reader, RequestReader, get_array
 from .._codecs.dataframes import PandasCodec
 from .._codecs.rows import Rows
-from .._extensions.reserved import OF_PROTOCOL
+from .._extensions.common import OF_PROTOCOL
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.limits import LOOP_BYTES, LOOP_COLUMNS
 from .._protocol.specs import TensorSpec

@@ -179,7 +179,7 @@ def make_inputs(entries: Iterable[Input], others: Becomes | None) -> Inputs:
         by_name,
         frozenset(name for name, entry in by_name.items() if entry.is_needed) - scalars,
         scalars,
-        {name: entry.spec for name, entry in by_name.items() if entry.spec and entry.spec.has_range},
+        {name: entry.spec for name, entry in by_name.items() if entry.spec and entry.spec.bounds},
         others,
     )
 

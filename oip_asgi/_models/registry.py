@@ -38,8 +38,6 @@ class Registry:
         """The same by path, such as "/models/iris/versions/2", as clients usually spell it, with the version
         that the path names."""
         self._lock = threading.Lock()
-        self.changes = 0
-        """How often a model has come or gone."""
 
     def add(self, model: Model) -> Model | None:
         """Take a model in, and return the one that it replaces. Raises ValueError if it may not replace one,
@@ -80,7 +78,6 @@ class Registry:
             self.by_path[path_of(*key)] = model
         for key in before.keys() - after.keys():
             del self._found[key], self.by_path[path_of(*key)]
-        self.changes += 1
 
     def __contains__(self, name: object) -> bool:
         return name in self._models

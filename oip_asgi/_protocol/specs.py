@@ -155,7 +155,7 @@ class TensorSpec(_Resolved):
                     f"{here}: format={self.format!r} is for images, whose shape has 3 dimensions, or 4 with "
                     "that of the batch"
                 )
-        if self.has_range:
+        if self.bounds:
             self._check_range(here)
         if self.example is not None:
             if not isinstance(self.example, (list, tuple)) or not all(
@@ -189,8 +189,14 @@ class TensorSpec(_Resolved):
             raise ValueError(f"{here}: minimum={self.minimum} is above maximum={self.maximum}")
 
     @property
-    def has_range(self) -> bool:
-        return bool(self.bounds)
+    def may_miss(self) -> bool:
+        """Whether a list may hold None for a missing value, as far as metadata tells it: it does not say
+        which texts and numbers are columns of a data frame."""
+        return (
+            self.other_datatypes == "all"
+            or self.pd_dtype is not None
+            or self.content_type in ("datetime", "pd_json")
+        )
 
     @property
     def bounds(self) -> Mapping[str, float]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context
@@ -349,19 +348,19 @@ def _choose_error(
     Takes back the cancellation that ended the coroutine for a `reason`, and no other.
     """
     is_cancelled = (task.cancelling() if reason is None else task.uncancel()) > cancelled_before
-    is_end = isinstance(error, (CancelledError, GeneratorExit))
+    is_end = isinstance(error, (asyncio.CancelledError, GeneratorExit))
     is_plain = isinstance(error, (Exception, ClientGone))
     if _is_closed(error, task):
         return error
     if not is_end and not is_plain and is_for_the_host(error):
         return error
     if is_cancelled:
-        return error if is_end else _set_cause(CancelledError(), error)
+        return error if is_end else _set_cause(asyncio.CancelledError(), error)
     if reason is not None:
         return reason() if is_end else _set_cause(reason(), error)
     if is_plain:
         return error
-    if isinstance(error, CancelledError) and task.cancelling():
+    if isinstance(error, asyncio.CancelledError) and task.cancelling():
         return error
     return _set_cause(QuitWithin(), error)
 

@@ -225,19 +225,16 @@ def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
         with suppress(SystemExit, KeyboardInterrupt):
             loop.run_forever()
             break
-    loop.run_until_complete(_cancel_all())
-    loop.run_until_complete(_close_generators(loop))
+    loop.run_until_complete(_end_all(loop))
     loop.close()
 
 
-async def _cancel_all() -> None:
+async def _end_all(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel all tasks, then close the generators that are left."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _close_generators(loop: asyncio.AbstractEventLoop) -> None:
     while True:
         # another thread may drop a generator while the loop goes through its set of them, which raises
         with suppress(RuntimeError):

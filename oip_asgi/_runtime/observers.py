@@ -11,7 +11,7 @@ import random
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextvars import ContextVar
 from inspect import iscoroutine
 from typing import Any, Final
@@ -19,6 +19,7 @@ from typing import Any, Final
 from .._io import Signal
 from .._protocol.log import log_raised, logger
 from .._protocol.observation import Observation, without_payload
+from .._serving.observing import ObserverOptions
 from .background import BackgroundLoop
 from .threads import WorkerThreads, call_after_fork
 
@@ -38,23 +39,11 @@ by another, without end."""
 class ObserverThread:
     """One function that observes. Its thread begins when there is something to hand over."""
 
-    def __init__(
-        self,
-        function: Callable[[Observation], object],
-        background: BackgroundLoop,
-        models: frozenset[str] | None,
-        *,
-        sample: float,
-        max_queue: int,
-        payload: bool,
-    ) -> None:
-        self._function = function
+    def __init__(self, options: ObserverOptions, background: BackgroundLoop) -> None:
+        self._options = options
         self._background = background
-        self._models = models
-        self._sample = sample
-        self._most = max_queue
-        self._payload = payload
-        self._name = getattr(function, "__qualname__", None) or repr(function)
+        self._models = None if options.models is None else frozenset(options.models)
+        self._name = getattr(options.function, "__qualname__", None) or repr(options.function)
         self._threads = WorkerThreads(1)
         self._dropped = Counter[tuple[str, str | None]]()
         self._has_failed = False
@@ -78,17 +67,17 @@ class ObserverThread:
     def wants_one(self) -> bool:
         """Whether it wants the observation of a request: not of calls that observers make, and of a sample of
         all others."""
-        return not _IS_OBSERVING.get() and (self._sample == 1 or random.random() < self._sample)
+        return not _IS_OBSERVING.get() and random.random() < self._options.sample
 
     def put(self, observation: Observation) -> None:
         """Put an observation into the queue, if there is room."""
         with self._lock:
-            has_room = len(self._queue) < self._most
+            has_room = len(self._queue) < self._options.max_queue
             begins = has_room and not self._is_running
             if has_room:
                 self._queue.append(observation)
                 self._is_running = True
-                if len(self._queue) * 2 >= self._most:
+                if len(self._queue) * 2 >= self._options.max_queue:
                     self._hurry.set()
             else:
                 self._add_drop(observation)
@@ -127,7 +116,9 @@ class ObserverThread:
     def _hand_over(self, observation: Observation) -> None:
         token = _IS_OBSERVING.set(True)
         try:
-            result = self._function(observation if self._payload else without_payload(observation))
+            result = self._options.function(
+                observation if self._options.payload else without_payload(observation)
+            )
             if iscoroutine(result):
                 coroutine: Coroutine[Any, Any, object] = result
                 self._background.run(coroutine)
@@ -181,10 +172,9 @@ class ObserverThread:
             self._quiet_until = time.monotonic() + _QUIET_SECONDS
         if unlogged:
             what = "observation was" if unlogged == 1 else "observations were"
-            why = (
-                why
-                or f"{self._most} wait already: make it quicker, or observe with sample= or a larger "
-                "max_queue="
+            why = why or (
+                f"{self._options.max_queue} wait already: make it quicker, or observe with sample= or a "
+                "larger max_queue="
             )
             logger.warning(
                 "the observer %s is too slow: %d %s dropped, as %s", self._name, unlogged, what, why

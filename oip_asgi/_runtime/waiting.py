@@ -10,7 +10,6 @@ import asyncio
 import math
 import threading
 import time
-from asyncio import CancelledError
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final, TypeVar
@@ -23,7 +22,7 @@ _ASKED_AGAIN_SECONDS: Final = 0.1
 """Some servers do not wait until the client has gone, but say at once that it has not. They are asked again
 after so long."""
 
-_ENDS: Final = (SystemExit, KeyboardInterrupt, GeneratorExit, CancelledError)
+_ENDS: Final = (SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError)
 """These end a thread, a task or the process."""
 
 _HOSTS: Final = frozenset({"gevent", "greenlet", "eventlet"})
@@ -127,7 +126,7 @@ def call_here(function: Callable[[], T]) -> T:
         return function()
     except BaseException as error:
         if isinstance(error, Exception) or (
-            is_for_the_host(error) and not isinstance(error, (CancelledError, GeneratorExit))
+            is_for_the_host(error) and not isinstance(error, (asyncio.CancelledError, GeneratorExit))
         ):
             raise  # those two cannot reach a function from outside
         raise as_failure(error) from error

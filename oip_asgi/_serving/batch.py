@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from .._codecs.column_dtypes import CATEGORIES, DTYPE
 from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec
-from .._extensions.reserved import OF_TREATMENT
+from .._extensions.common import OF_TREATMENT
 from .._io import IO, DeadlinePassed, Signal
 from .._models.batch_queue import Batches, BatchSlot
 from .._models.handler import Handler

@@ -15,9 +15,8 @@ import msgspec
 
 from .._codecs.content_types import Codecs
 from .._extensions import classification
-from .._extensions.reserved import check_parameters
+from .._extensions.common import ApplyOptions, check_parameters
 from .._extensions.shared_memory import Regions, refuse_region_beside_data
-from .._extensions.table import ApplyOptions
 from .._io import IO
 from .._models.arguments import Binding
 from .._models.handler import Handler

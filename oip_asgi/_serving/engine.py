@@ -263,7 +263,7 @@ def _describe_tensors(specs: Sequence[TensorSpec]) -> list[schemas.MetadataTenso
     for document, spec in zip(described, specs, strict=True):
         others = {} if spec.other_datatypes is None else {OTHER_DATATYPES: spec.other_datatypes}
         labels = {} if spec.labels is None else {LABELS: json.dumps(spec.labels, ensure_ascii=False)}
-        if spec.parameters or spec.has_range or others or labels:
+        if spec.parameters or spec.bounds or others or labels:
             document.parameters = {**spec.parameters, **others, **labels, **spec.bounds}
     return described
 

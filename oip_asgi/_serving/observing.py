@@ -37,7 +37,7 @@ class ObserverOptions(msgspec.Struct, frozen=True, eq=False):
     """The arguments of `InferenceServer.observe`. Raises TypeError or ValueError, with what to write, if one
     cannot be."""
 
-    function: Annotated[Callable[[Observation], Any] | None, CALLABLE]
+    function: Annotated[Callable[[Observation], Any], CALLABLE]
     models: Annotated[Collection[str] | None, _NAMES] = None
     sample: Annotated[float, number("a number above 0, and 1 at most", lambda value: 0 < value <= 1)] = 1.0
     max_queue: Annotated[int, integer(1)] = 1000

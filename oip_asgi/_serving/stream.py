@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from .._extensions.reserved import FINAL, WANTS_FINAL
+from .._extensions.common import FINAL, WANTS_FINAL
 from .._io import IO, DeadlinePassed, QuitWithin, Stopped
 from .._models.model import Model
 from .._models.statistics import ResponseOutcome

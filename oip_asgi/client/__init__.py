@@ -14,7 +14,8 @@ twice only if the server closed the connection before it read the first one, and
 """
 
 from ._clients import AsyncClient, Client
+from ._declarations import read_specs
 from ._remote import remote
 from ._senders import ConnectionFailed
 
-__all__ = ["AsyncClient", "Client", "ConnectionFailed", "remote"]
+__all__ = ["AsyncClient", "Client", "ConnectionFailed", "read_specs", "remote"]

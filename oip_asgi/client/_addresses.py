@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from .._protocol.errors import SOON, ErrorResponse, InferenceError, InvalidResponse, NotReady
 from .._protocol.log import escape, logger
-from ._http import HTTPLink
+from ._http import make_link
 from ._senders import ConnectionFailed
 
 if TYPE_CHECKING:
     import httpx2
-
-    from ._grpc import GRPCLink
 
 _CONNECT_SECONDS: Final = 5.0
 """How long a connection may take to be opened. What follows has the time of the request."""
@@ -45,16 +43,15 @@ class Address:
         self._running = self._unsent = 0
         self._aside_until = self._quiet_until = 0.0
         self._is_away = False
-        self.link: GRPCLink | HTTPLink
-        if self.is_grpc:
-            from ._grpc import GRPCLink  # needs another extra
-
-            self.link = GRPCLink(url, None, math.inf, writable=False)
-        else:
-            # max_concurrency bounds the calls
-            self.link = HTTPLink(
-                url, None, math.inf, http, writable=False, connections=0, connect_seconds=_CONNECT_SECONDS
-            )
+        self.link = make_link(
+            url,
+            None,
+            math.inf,
+            http=None if self.is_grpc else http,
+            writable=False,
+            connections=0,  # max_concurrency bounds the calls
+            connect_seconds=_CONNECT_SECONDS,
+        )
 
     def count_call(self, change: int) -> None:
         """One has begun, 1, or ended, -1."""

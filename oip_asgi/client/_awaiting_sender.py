@@ -12,9 +12,8 @@ from .._hosts.frameworks import make_import_error
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InvalidRequest
 from .._rest.client import combine_headers
-from ._loops import ByLoop
 from ._questions import LONG, Headers, HTTPRequest, cut_pieces, to_limit
-from ._senders import IDLE_SECONDS, Address, Head, is_kept, is_readable, make_failure
+from ._senders import IDLE_SECONDS, Address, ByLoop, Head, is_kept, is_readable, make_failure
 
 try:
     import aiohttp
@@ -64,8 +63,7 @@ class AwaitingSender:
         )
 
     async def send(self, request: HTTPRequest, seconds: float | None) -> AsyncGenerator[Any]:
-        loop = asyncio.get_running_loop()
-        session = self._sessions.get(loop) or await self._sessions.make(loop)
+        session = await self._sessions.get()
         seconds, body, response = to_limit(seconds), None, None
         ask = partial(
             session.request,

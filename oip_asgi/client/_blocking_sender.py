@@ -24,7 +24,7 @@ from typing import Any, Final, cast
 
 from .._protocol.errors import show
 from .._rest.client import combine_headers
-from ._questions import LONG, Headers, HTTPRequest, cut_pieces, to_limit
+from ._questions import LENGTH, LONG, Headers, HTTPRequest, cut_pieces, to_limit
 from ._senders import IDLE_SECONDS, Address, ConnectionFailed, Head, is_kept, is_readable, make_failure
 
 _PIECE: Final = 4 * LONG
@@ -33,12 +33,7 @@ _LINE: Final = 2**16
 _FIELDS: Final = 100
 """How long a line of a head may be, and how many there may be, as in `http.client`."""
 
-_CONTINUE, _NO_CONTENT, _NOT_MODIFIED = map(
-    int, (HTTPStatus.CONTINUE, HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
-)
-
 _STATUS: Final = re.compile(rb"HTTP/1\.([01]) ([1-5]\d\d)(?: .*)?\r?\n", re.DOTALL)
-_LENGTH: Final = re.compile("[0-9]{1,18}")
 
 
 class _Response(HTTPResponse):
@@ -49,7 +44,7 @@ class _Response(HTTPResponse):
 
     def begin(self) -> None:
         version, self.status = self._read_status_line()
-        while self.status == _CONTINUE:
+        while self.status == HTTPStatus.CONTINUE:
             self._read_fields()
             version, self.status = self._read_status_line()
         self.version = 10 + version
@@ -57,11 +52,11 @@ class _Response(HTTPResponse):
         self.chunked = fields.get("transfer-encoding", "").lower() == "chunked"
         self.chunk_left = None
         length, *others = fields.get("content-length", "").split(", ")
-        if ("content-length" in fields and not _LENGTH.fullmatch(length)) or any(
+        if ("content-length" in fields and not LENGTH.fullmatch(length)) or any(
             other != length for other in others
         ):
             raise HTTPException(f"Content-Length is {show(fields['content-length'])}")
-        has_body = self.status not in (_NO_CONTENT, _NOT_MODIFIED)
+        has_body = self.status not in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
         self.length = 0 if not has_body else int(length) if length and not self.chunked else None
         connection = fields.get("connection", "").lower()
         is_kept = "close" not in connection if version else "keep-alive" in connection

@@ -6,21 +6,18 @@ from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequen
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 from .._io import finish
-from .._protocol.errors import show
 from .._protocol.schemas import RequestOutput
 from .._protocol.tensors import InferenceResponse
 from . import _questions as questions
 from ._declarations import Calls
-from ._http import HTTPLink
-from ._loops import iterate_at_once
+from ._http import make_link
 from ._questions import MAX_BODY_BYTES, Options, Question
+from ._senders import iterate_at_once
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
     import httpx2
-
-    from ._grpc import GRPCLink
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -77,7 +74,9 @@ class Client:
         ssl: SSLContext | None = None,
         http: httpx2.Client | None = None,
     ) -> None:
-        link = _make_link(url, headers, timeout, max_body_bytes, ssl, http, blocks=True)
+        link = make_link(
+            url, headers, timeout, http=http, ssl=ssl, max_body_bytes=max_body_bytes, blocks=True
+        )
         self._calls = Calls(link, max_body_bytes)
 
     def __enter__(self) -> Self:
@@ -249,7 +248,7 @@ class AsyncClient:
         ssl: SSLContext | None = None,
         http: httpx2.AsyncClient | None = None,
     ) -> None:
-        link = _make_link(url, headers, timeout, max_body_bytes, ssl, http, blocks=False)
+        link = make_link(url, headers, timeout, http=http, ssl=ssl, max_body_bytes=max_body_bytes)
         self._calls = Calls(link, max_body_bytes)
 
     async def __aenter__(self) -> Self:
@@ -343,34 +342,3 @@ class _Closed:
 
     def __getattr__(self, name: str) -> Any:
         raise RuntimeError("this client is closed: make another one, or call it before close()")
-
-
-def _make_link(
-    url: str,
-    headers: Mapping[str, str] | None,
-    timeout: float | None,
-    max_body_bytes: int | None,
-    ssl: SSLContext | None,
-    http: Any,
-    *,
-    blocks: bool,
-) -> HTTPLink | GRPCLink:
-    if headers is not None and not isinstance(headers, Mapping):
-        raise TypeError(
-            f"headers= is {show(headers)}: expected a mapping, such as {{'Authorization': 'Bearer ...'}}"
-        )
-    for name, value in (headers or {}).items():
-        if not isinstance(name, str) or not isinstance(value, str):
-            raise TypeError(f"the header {name!r} is {show(value)}: expected a string")
-    is_http = not url.startswith(("grpc://", "grpcs://"))
-    if ssl is not None and (http is not None or not url.startswith("https://")):
-        raise ValueError(f"ssl= is for an https:// url and without http=: the url is {show(url)}")
-    if is_http:
-        return HTTPLink(
-            url, headers, timeout, http, blocks=blocks, context=ssl, max_body_bytes=max_body_bytes
-        )
-    if http is not None:
-        raise ValueError(f"http= is for a url of HTTP: the url is {show(url)}")
-    from ._grpc import GRPCLink  # needs another extra
-
-    return GRPCLink(url, headers, timeout, blocks=blocks, max_body_bytes=max_body_bytes)

@@ -95,10 +95,26 @@ def get_list(document: Mapping[str, Any], name: str) -> list[Any]:
     return value if isinstance(value := document.get(name), list) else []
 
 
-def read_specs(document: Mapping[str, Any], what: str) -> list[TensorSpec]:
-    """The declared tensors of a model's metadata."""
+def read_specs(metadata: Mapping[str, Any], what: str) -> list[TensorSpec]:
+    """Read what a model declares, as a `Client` does before it sends lists.
+
+    Args:
+        metadata: What `Client.model_metadata` returns.
+        what: "inputs" or "outputs".
+
+    Returns:
+        One for each that is declared, in the model's order; none if it declares nothing.
+
+    Raises:
+        InferenceError: The metadata is not as the protocol has it, or has an unknown datatype.
+
+    Example:
+        >>> [spec] = read_specs({"inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}]}, "inputs")
+        >>> spec.name, spec.shape, spec.may_miss
+        ('x', (-1, 4), False)
+    """
     specs: list[TensorSpec] = []
-    for each in get_list(document, what):
+    for each in get_list(metadata, what):
         try:
             shape, parameters = [int(size) for size in each["shape"]], each.get("parameters") or {}
             fields = {**_find_column(parameters, each["datatype"]), **OpenSpec.find_fields(shape, parameters)}

@@ -5,7 +5,6 @@ Specification: gRPC; Triton's ModelStreamInfer.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from base64 import b64decode
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -16,9 +15,7 @@ from .._protocol.datatypes import Buffer
 from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, find_status, show
 from .._protocol.tensor_bytes import view_bytes
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, refuse_region
-from ._loops import ByLoop, iterate, wait_for
 from ._questions import (
-    MAX_BODY_BYTES,
     SECONDS,
     Inference,
     Question,
@@ -28,7 +25,7 @@ from ._questions import (
     suggest_stream,
     to_limit,
 )
-from ._senders import ConnectionFailed, make_failure
+from ._senders import ByLoop, ConnectionFailed, iterate, make_failure, wait_for
 
 try:
     import grpc
@@ -82,12 +79,10 @@ class GRPCLink:
         timeout: float | None,
         *,
         blocks: bool = False,
-        max_body_bytes: int | None = MAX_BODY_BYTES,
         writable: bool = True,
     ) -> None:
         self.url = url
         self.blocks = blocks
-        self.max_body_bytes = max_body_bytes
         self.writable = writable
         address = _URL.fullmatch(url)
         if address is None:
@@ -144,10 +139,6 @@ class GRPCLink:
         parts[0] = message.SerializeToString()  # what follows is its last field
         return b"".join(parts)
 
-    def read_inference(self, content: bytes) -> InferenceResponse:
-        rest, cut = split_field(content, _RAW_OUTPUT_CONTENTS)
-        return self._read_response(self._parse("ModelInfer", bytes(rest)), cut)
-
     def _read_response(self, message: Any, cut: list[memoryview]) -> InferenceResponse:
         try:
             left = iter(cut or message.raw_output_contents)
@@ -197,8 +188,7 @@ class GRPCLink:
         if self.blocks:
             self.channel = self.channel or self.make_channel()
             return self.channel
-        loop = asyncio.get_running_loop()
-        return self.channels.get(loop) or await self.channels.make(loop)
+        return await self.channels.get()
 
     async def close(self) -> None:
         if self.channel is not None:
@@ -238,7 +228,8 @@ class GRPCLink:
         metadata = self.find_metadata(inference)
         content = await self.call("ModelInfer", self.write_inference(inference), timeout, metadata)
         check_size(len(content), inference.max_body_bytes, "response")
-        return self.read_inference(content)
+        rest, cut = split_field(content, _RAW_OUTPUT_CONTENTS)
+        return self._read_response(self._parse("ModelInfer", bytes(rest)), cut)
 
     async def stream(self, inference: Inference, timeout: float | None) -> AsyncGenerator[InferenceResponse]:
         stream = (await self.open()).stream_stream(f"/{_SERVICE}/ModelStreamInfer")

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from ssl import SSLContext
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
 from .._protocol.errors import ErrorResponse, show
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.tensors import InferenceResponse
-from .._rest.client import read_document, read_response
+from .._rest.client import combine_headers, read_document, read_response
 from . import _questions as questions
 from ._questions import (
+    LONG,
     MAX_BODY_BYTES,
     SECONDS,
     Headers,
@@ -24,8 +26,13 @@ from ._questions import (
     Inference,
     Question,
     check_timeout,
+    cut_pieces,
+    to_limit,
 )
-from ._senders import Head, Sender, read_url
+from ._senders import Head, Sender, iterate, make_failure, read_url, wait_for
+
+if TYPE_CHECKING:
+    from ._grpc import GRPCLink
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -73,9 +80,7 @@ class HTTPLink:
         self, url: str, http: Any, *, blocks: bool, context: SSLContext | None, **options: Any
     ) -> Sender:
         if http is not None:
-            from ._given_sender import GivenSender
-
-            return GivenSender(self.url, http, blocks=blocks)
+            return _GivenSender(self.url, http, blocks=blocks)
         address = read_url(url)
         if all(name.lower() != "host" for name, _ in self.headers):
             self.headers.insert(0, ("Host", address.netloc))
@@ -184,3 +189,88 @@ class HTTPLink:
             events.finish()
         else:
             yield await self._read(inference, request, HTTPAnswer(status, headers, events.finish()))
+
+
+class _GivenSender:
+    """Sends requests with a client of httpx2 that the caller gives, blocking or on an event loop. It stays
+    open. Raises TypeError if it is no such client.
+    """
+
+    def __init__(self, url: str, http: Any, *, blocks: bool) -> None:
+        kind = "Client" if blocks else "AsyncClient"
+        self._url, self._http, self._blocks = url, http, blocks
+        self._library: Any = sys.modules.get("httpx2")  # who gives such a client has imported it
+        if not isinstance(http, getattr(self._library, kind, ())):
+            raise TypeError(
+                f"http= is {show(http)}: expected a httpx2.{kind}; httpx itself is not taken, as its errors "
+                "are others"
+            )
+
+    async def send(self, request: HTTPRequest, seconds: float | None) -> AsyncGenerator[Any]:
+        pieces = map(bytes, cut_pieces(request.body))
+        content = (
+            b"".join(request.body) if request.size <= LONG else pieces if self._blocks else iterate(pieces)
+        )
+        timeout: Any = self._library.USE_CLIENT_DEFAULT if seconds is None else to_limit(seconds)
+        # httpx2 takes text for ASCII
+        headers = [(name.encode(), value.encode("latin-1")) for name, value in request.headers]
+        response: Any = None
+        try:
+            written = self._http.build_request(
+                request.method, self._url + request.path, headers=headers, content=content, timeout=timeout
+            )
+            response = await wait_for(self._http.send(written, stream=True, follow_redirects=False))
+            yield Head(response.status_code, combine_headers(response.headers.multi_items()))
+            async for piece in iterate(response.iter_bytes() if self._blocks else response.aiter_bytes()):
+                yield piece
+        except self._library.RequestError as error:
+            is_unsent = isinstance(error, (self._library.ConnectError, self._library.ConnectTimeout))
+            is_timeout = isinstance(error, self._library.TimeoutException)
+            raise make_failure(self._url or "/", error, is_unsent=is_unsent, is_timeout=is_timeout) from error
+        finally:
+            if response is not None:
+                await wait_for(response.close() if self._blocks else response.aclose())
+
+    async def close(self) -> None: ...
+
+
+def make_link(
+    url: str,
+    headers: Mapping[str, str] | None,
+    timeout: float | None,
+    *,
+    http: Any = None,
+    ssl: SSLContext | None = None,
+    max_body_bytes: int | None = MAX_BODY_BYTES,
+    blocks: bool = False,
+    writable: bool = True,
+    **options: Any,
+) -> HTTPLink | GRPCLink:
+    """What asks the server of a URL. HTTP alone has `options`: those of its sender."""
+    if headers is not None and not isinstance(headers, Mapping):
+        raise TypeError(
+            f"headers= is {show(headers)}: expected a mapping, such as {{'Authorization': 'Bearer ...'}}"
+        )
+    for name, value in (headers or {}).items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise TypeError(f"the header {name!r} is {show(value)}: expected a string")
+    is_http = not url.startswith(("grpc://", "grpcs://"))
+    if ssl is not None and (http is not None or not url.startswith("https://")):
+        raise ValueError(f"ssl= is for an https:// url and without http=: the url is {show(url)}")
+    if is_http:
+        return HTTPLink(
+            url,
+            headers,
+            timeout,
+            http,
+            blocks=blocks,
+            context=ssl,
+            max_body_bytes=max_body_bytes,
+            writable=writable,
+            **options,
+        )
+    if http is not None:
+        raise ValueError(f"http= is for a url of HTTP: the url is {show(url)}")
+    from ._grpc import GRPCLink  # needs another extra
+
+    return GRPCLink(url, headers, timeout, blocks=blocks, writable=writable)

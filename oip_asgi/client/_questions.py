@@ -253,11 +253,7 @@ def make_inference(
     ):
         tensors, own = list(inputs), {}
     else:
-        columns = {
-            name
-            for name, spec in specs.items()
-            if spec.other_datatypes == "all" or spec.pd_dtype is not None or spec.content_type == "datetime"
-        }
+        columns = {name for name, spec in specs.items() if spec.may_miss}
         tensors, own = to_inputs(inputs, specs, default_codecs(), columns)
     request = InferenceRequest(tensors, id, {**own, **plain} if own else plain, requested)
     return Inference(model, version, request, binary, (), max_body_bytes)
@@ -331,7 +327,7 @@ def make_writable(response: InferenceResponse) -> InferenceResponse:
     return response
 
 
-_LENGTH: Final = re.compile("[0-9]{1,18}")
+LENGTH: Final = re.compile("[0-9]{1,18}")
 
 
 def is_read_quickly(answer: HTTPAnswer) -> bool:
@@ -340,7 +336,7 @@ def is_read_quickly(answer: HTTPAnswer) -> bool:
     if len(body) <= LOOP_BYTES:
         return True
     length = answer.headers.get(LENGTH_NAME, "")
-    if not _LENGTH.fullmatch(length) or int(length) > LOOP_BYTES:
+    if not LENGTH.fullmatch(length) or int(length) > LOOP_BYTES:
         return False
     text = bytes(body[: int(length)])
     # a datatype with an escape could be BYTES, whose elements are read one by one
@@ -383,7 +379,7 @@ class Collector:
 
     def __init__(self, headers: Mapping[str, str], limit: int | None, *, writable: bool) -> None:
         length, head = headers.get("content-length", ""), headers.get(LENGTH_NAME, "")
-        check_size(int(length) if _LENGTH.fullmatch(length) else 0, limit, "response")
+        check_size(int(length) if LENGTH.fullmatch(length) else 0, limit, "response")
         self._limit = limit
         self._size = 0
         self._padding = -int(head[-_DIGITS:]) % _ALIGNED if head.isdecimal() else 0

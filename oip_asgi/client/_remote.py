@@ -209,11 +209,8 @@ class _Remote:
         metadata = await self._ask_question(
             questions.ask_of(self._model, self._version, questions.MODEL_METADATA)
         )
-        config: dict[str, Any] = {}
-        if "model_configuration" in extensions:
-            config = await self._ask_question(
-                questions.ask_of(self._model, self._version, questions.MODEL_CONFIG)
-            )
+        asked = questions.ask_of(self._model, self._version, questions.MODEL_CONFIG)
+        config = await self._ask_question(asked) if "model_configuration" in extensions else {}
         self._binary = any(str(name).startswith("binary_tensor_data") for name in extensions)
         inputs, outputs = (read_specs(metadata, what) for what in ("inputs", "outputs"))
         if (metadata.get("parameters") or {}).get("undeclared_inputs"):

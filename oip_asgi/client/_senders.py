@@ -1,16 +1,33 @@
-"""What sends a request over HTTP and reads its answer, as the three senders have it: addresses, limits of
-time, what goes wrong."""
+"""What the senders share: addresses, limits of time, what goes wrong. And how one code asks on event loops
+and without one: a coroutine calls libraries that await, or that block. With these it never waits, so it needs
+no event loop.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import re
 import select
-from collections.abc import AsyncGenerator, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+import sys
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterable,
+    Mapping,
+)
+from inspect import isawaitable
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import quote, unquote
 
+from .._io import finish
 from .._protocol.errors import show
 from ._questions import LONG, HTTPRequest
+
+T = TypeVar("T")
 
 _URL: Final = re.compile(r"(https?)://(\[[0-9a-fA-F:.]+\]|[\w.-]+)(?::(\d{1,5}))?(/[^?#]*)?", re.ASCII)
 _SOCKET: Final = re.compile(r"http\+unix://(/?[^/].*?\.sock)(/.*)?", re.DOTALL)
@@ -126,3 +143,83 @@ def read_url(url: str) -> Address:
         prefix,
         unquote(socket[1]) if socket else None,
     )
+
+
+# Event loops
+
+
+class ByLoop(Generic[T]):
+    """What belongs to an event loop, such as its connections: made on each loop that uses it, and closed when
+    the loop ends. Nothing of a loop that was closed is kept for longer than until another loop comes."""
+
+    def __init__(self, make: Callable[[], T], close: Callable[[T], Awaitable[object]]) -> None:
+        self._make, self._close = make, close
+        self._entries: dict[asyncio.AbstractEventLoop, tuple[T, AsyncGenerator[None]]] = {}
+
+    async def get(self) -> T:
+        loop = asyncio.get_running_loop()
+        if loop in self._entries:  # as at nearly every call
+            return self._entries[loop][0]
+        for each in list(self._entries):
+            if each.is_closed():
+                self._entries.pop(each, None)
+        value = self._make()
+        # asyncio.run, and every server, close the asynchronous generators of a loop before the loop itself
+        held = self._hold_value(loop, value)
+        self._entries[loop] = value, held
+        await anext(held)
+        return value
+
+    async def _hold_value(self, loop: asyncio.AbstractEventLoop, value: T) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            self._entries.pop(loop, None)
+            await self._close(value)
+
+    async def close(self) -> None:
+        """Close what belongs to this loop, and to others that still run."""
+        here = asyncio.get_running_loop()
+        for loop, (_, held) in list(self._entries.items()):
+            if loop is here:
+                await held.aclose()
+            elif loop.is_running():
+                asyncio.run_coroutine_threadsafe(_close(held), loop)
+        self._entries.clear()
+
+
+async def _close(held: AsyncGenerator[None]) -> None:
+    await held.aclose()
+
+
+async def wait_for(result: T | Awaitable[T]) -> T:
+    """What a library returned: its result, or what must be awaited for that."""
+    return await result if isawaitable(result) else result
+
+
+async def iterate(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
+    if isinstance(items, AsyncIterable):
+        async for item in items:
+            yield item
+    else:
+        for item in items:
+            yield item
+
+
+def iterate_at_once(items: AsyncGenerator[T]) -> Generator[T]:
+    """The items of an asynchronous generator that never waits."""
+    try:
+        while (item := _step(items)) is not None:
+            yield item
+    finally:
+        finish(items.aclose())
+
+
+def _step(items: AsyncGenerator[T]) -> T | None:
+    """The next item. The generators that it begins end with it, and not with an event loop that runs here."""
+    hooks = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(None, None)
+    try:
+        return finish(anext(items, None))
+    finally:
+        sys.set_asyncgen_hooks(*hooks)

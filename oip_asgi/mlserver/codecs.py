@@ -204,10 +204,9 @@ def decode_args(
         for index, (value, codec) in enumerate(
             zip(result if isinstance(result, tuple) else (result,), outputs, strict=True)
         ):
-            is_whole = hasattr(codec, "encode_response")
             tensors += (
                 codec.encode_response(self.name, value).outputs
-                if is_whole
+                if hasattr(codec, "encode_response")
                 else [codec.encode_output(f"output-{index}", value)]
             )
         return InferenceResponse(model_name=self.name, model_version=self.version, outputs=tensors)

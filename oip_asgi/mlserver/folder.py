@@ -12,18 +12,8 @@ from pathlib import Path
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
-from .. import (
-    InferenceContext,
-    InferenceServer,
-    Loaded,
-    TensorSpec,
-)
-from .. import (
-    InferenceRequest as OurRequest,
-)
-from .. import (
-    InferenceResponse as OurResponse,
-)
+import oip_asgi as ours
+
 from . import runtimes
 from .codecs import registry
 from .model import MLModel
@@ -47,11 +37,11 @@ _SHARED: Final = (
 
 _logger: Final = getLogger("oip_asgi")
 
-_folders: Final = WeakKeyDictionary[InferenceServer, set[Path]]()
+_folders: Final = WeakKeyDictionary[ours.InferenceServer, set[Path]]()
 """The folders of all models of each server."""
 
 
-def register_folder(server: InferenceServer, path: str | Path) -> None:
+def register_folder(server: ours.InferenceServer, path: str | Path) -> None:
     """Register the model of each `model-settings.json` in a folder of MLServer and below it.
 
     Models are loaded when the server starts, or by `server.load(name)` if `settings.json` has
@@ -77,17 +67,16 @@ def register_folder(server: InferenceServer, path: str | Path) -> None:
 
 
 def register_models(
-    server: InferenceServer, path: Path, settings: Settings, *, opens: Collection[str] = ()
+    server: ours.InferenceServer, path: Path, settings: Settings, *, opens: Collection[str] = ()
 ) -> None:
     """Register the models of a folder with these settings, for a caller that opens the ports of these
     keys."""
     _warn_of_unused(path / "settings.json", settings, opens)
     root = (path / settings.model_repository_root).resolve()
     files = _find_files(root)
-    models = list(map(read_model, files.values()))
-    if not models:
+    if not files:
         raise ValueError(f"{path}: there is no {MODEL_FILE} in this folder or below it")
-    for model in sorted(models, key=lambda model: (model.name, model.version or "")):
+    for model in sorted(map(read_model, files.values()), key=lambda model: (model.name, model.version or "")):
         _register_model(server, model, loads=settings.load_models_at_startup)
     drop_shared(_folders[server])
     registered, looking = set(files), threading.Lock()
@@ -109,36 +98,31 @@ def register_models(
 def _find_files(root: Path) -> dict[Path, Path]:
     """The file of each model by its real path. Links are followed, and names that begin with a dot are
     hidden, as in MLServer."""
-    files, seen, starts = list[Path](), set[str](), [str(root)]
+    folders, starts = dict[str, str](), [str(root)]
     # a model is registered by the first path that leads to its folder: real folders come first, then links,
     # then links to links
     for start in starts:
-        for folder, names, within in os.walk(start):
-            real = os.path.realpath(folder)
-            if real in seen:  # links may lead back
-                names.clear()
-                continue
-            seen.add(real)
+        for folder, names, _ in os.walk(start):
             names[:] = [name for name in names if not name.startswith(".")]
+            if folders.setdefault(os.path.realpath(folder), folder) != folder:
+                names.clear()  # a link has led back
             links = [path for name in names if os.path.islink(path := os.path.join(folder, name))]
             starts += sorted(
                 links, key=lambda link: (os.path.islink(Path(link).parent / os.readlink(link)), link)
             )
-            files += [Path(folder, MODEL_FILE)] * (MODEL_FILE in within)
-    found = [(Path(os.path.realpath(file)), file) for file in files]
+    files = [Path(folder, MODEL_FILE) for folder in folders.values()]
+    found = [(Path(os.path.realpath(file)), file) for file in files if os.path.lexists(file)]
     # a path without links comes last, and counts
     return dict(sorted(found, key=lambda each: each[0] == each[1]))
 
 
-def _register_model(server: InferenceServer, settings: ModelSettings, *, loads: bool) -> None:
-    file, batch = Path(settings._source), {}
+def _register_model(server: ours.InferenceServer, settings: ModelSettings, *, loads: bool) -> None:
+    file = Path(settings._source)
     _warn_of_unused(file, settings)
-    if settings._has_batches:
-        batch = {"max_batch_size": settings.max_batch_size, "max_batch_delay": settings.max_batch_time}
-
+    batch = {"max_batch_size": settings.max_batch_size, "max_batch_delay": settings.max_batch_time}
     folders = _folders.setdefault(server, set())
 
-    async def load() -> Loaded:
+    async def load() -> ours.Loaded:
         folders.add(file.parent)  # a server that runs begins to load before `register` has returned
         model = await asyncio.to_thread(_make_model, file, folders)
         try:
@@ -161,7 +145,7 @@ def _register_model(server: InferenceServer, settings: ModelSettings, *, loads: 
             inputs=[*map(_to_spec, settings.inputs)],
             outputs=[*map(_to_spec, settings.outputs)],
             content_type=cast(Any, settings.parameters.content_type),
-            **cast(Any, batch),
+            **cast(Any, batch if settings._has_batches else {}),
         )
     except (TypeError, ValueError) as error:
         raise ValueError(f"{file}: {error}") from None
@@ -208,16 +192,20 @@ def _make_model(file: Path, folders: set[Path]) -> MLModel:
         drop_shared(folders)
 
 
-def _describe(model: MLModel) -> Loaded:
+def _describe(model: MLModel) -> ours.Loaded:
     """What the server calls, for a model that is loaded."""
 
-    async def predict(request: OurRequest, context: InferenceContext) -> OurResponse:
+    async def predict(
+        request: ours.InferenceRequest, context: ours.InferenceContext
+    ) -> ours.InferenceResponse:
         return (await model.predict(_to_request(request, context, model.settings))).to_ours()
 
-    def run(request: OurRequest, context: InferenceContext) -> OurResponse:
+    def run(request: ours.InferenceRequest, context: ours.InferenceContext) -> ours.InferenceResponse:
         return cast(runtimes.Runtime, model).run(_to_request(request, context, model.settings)).to_ours()
 
-    async def predict_stream(request: OurRequest, context: InferenceContext) -> AsyncIterator[OurResponse]:
+    async def predict_stream(
+        request: ours.InferenceRequest, context: ours.InferenceContext
+    ) -> AsyncIterator[ours.InferenceResponse]:
         async def payloads() -> AsyncIterator[InferenceRequest]:
             yield _to_request(request, context, model.settings)
 
@@ -233,7 +221,7 @@ def _describe(model: MLModel) -> Loaded:
         else predict
     )
     streams = kind.predict_stream is not MLModel.predict_stream
-    return Loaded(
+    return ours.Loaded(
         function=predict_stream if streams else once or predict,
         inputs=[*map(_to_spec, model.inputs)]
         or (model.find_inputs() if isinstance(model, runtimes.TableRuntime) else []),
@@ -245,7 +233,9 @@ def _describe(model: MLModel) -> Loaded:
     )
 
 
-def _to_request(request: OurRequest, context: InferenceContext, settings: ModelSettings) -> InferenceRequest:
+def _to_request(
+    request: ours.InferenceRequest, context: ours.InferenceContext, settings: ModelSettings
+) -> InferenceRequest:
     """A request in MLServer's form. Over HTTP, BYTES are `str`, and over gRPC `bytes`, as there."""
     transport = context.transport  # an ASGI scope is a dict, and only a context of grpcio has metadata
     fields = dict(transport.get("headers", ())) if isinstance(transport, dict) else {}
@@ -258,8 +248,8 @@ def _to_request(request: OurRequest, context: InferenceContext, settings: ModelS
     return payload
 
 
-def _to_spec(tensor: MetadataTensor) -> TensorSpec:
-    return TensorSpec(
+def _to_spec(tensor: MetadataTensor) -> ours.TensorSpec:
+    return ours.TensorSpec(
         tensor.name,
         cast(Any, tensor.datatype),
         [*tensor.shape],

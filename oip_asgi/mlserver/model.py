@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from .codecs import registry
 from .errors import CodecError, InferenceError
@@ -90,14 +90,12 @@ class MLModel:
         else by the default codec."""
         named = self._codecs.inputs.get(_find_type(request_output, self.outputs))
         codec = named or _find_codec(self._codecs.inputs.values(), payload, default_codec)
-        output: ResponseOutput = codec.encode_output(request_output.name, payload)
-        return output
+        return cast(ResponseOutput, codec.encode_output(request_output.name, payload))
 
     def encode_response(self, payload: Any, default_codec: Any = None) -> InferenceResponse:
         """A value as a response, by its type, else by the default codec."""
         codec = _find_codec(self._codecs.requests.values(), payload, default_codec)
-        response: InferenceResponse = codec.encode_response(self.name, payload, self.version)
-        return response
+        return cast(InferenceResponse, codec.encode_response(self.name, payload, self.version))
 
 
 def _find_type(message: Any, declared: Sequence[MetadataTensor]) -> Any:

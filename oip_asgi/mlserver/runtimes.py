@@ -21,9 +21,6 @@ from .model import MLModel
 from .types import InferenceRequest, InferenceResponse, MetadataTensor, Parameters, RequestOutput
 from .utils import get_model_uri
 
-_MOST_SHOWN: Final = 1_000
-"""How many characters of names, which a client has sent, the log gets."""
-
 
 def _import_needed(module: str, package: str) -> Any:
     try:
@@ -68,6 +65,8 @@ class TableRuntime(Runtime):
 
     compares: ClassVar[bool] = True
     """Whether a model that knows its columns itself refuses others."""
+    blank: ClassVar[str] = " "
+    """What a blank in the name of a column is in the names that the model has."""
 
     _columns: Sequence[TensorSpec] = ()
     """Those of the training, if the model knows them."""
@@ -97,8 +96,8 @@ class TableRuntime(Runtime):
                 )
             return rows
         own, positions = (
-            [self.spell(spec.name) for spec in self._columns],
-            {self.spell(str(column)): position for position, column in enumerate(rows.columns)},
+            [spec.name.replace(" ", self.blank) for spec in self._columns],
+            {str(each).replace(" ", self.blank): position for position, each in enumerate(rows.columns)},
         )
         names = own or [
             each.name for each in self.inputs if len(each.shape) == 1 or list(each.shape[1:]) == [1]
@@ -115,10 +114,10 @@ class TableRuntime(Runtime):
             getLogger("oip_asgi").warning(
                 "%s: the %s does not know the names of its columns, so it takes any, in any order: add "
                 "them, in the order of the training, "
-                'as in "inputs": %s',
+                'as in "inputs": %.1000s',  # names that a client has sent may be long
                 self.settings._source,
                 type(self._model).__name__,
-                msgspec.json.encode(inputs).decode()[:_MOST_SHOWN],
+                msgspec.json.encode(inputs).decode(),
             )
         return rows
 
@@ -128,10 +127,6 @@ class TableRuntime(Runtime):
             return self._columns
         has_texts = any(spec.datatype == "BYTES" for spec in self._columns)  # which no array has
         return () if not self._width or has_texts else [TensorSpec("x", "FP64", [-1, self._width])]
-
-    def spell(self, column: str) -> str:
-        """The name of a column as the model has it."""
-        return column
 
 
 class SKLearnModel(TableRuntime):
@@ -186,6 +181,7 @@ class LightGBMModel(TableRuntime):
 
     files = ("model.bst",)
     compares = False
+    blank = "_"
 
     def open(self, uri: str) -> Any:
         return _import_needed("lightgbm", "lightgbm").Booster(model_file=uri)
@@ -193,9 +189,6 @@ class LightGBMModel(TableRuntime):
     def run(self, payload: InferenceRequest) -> InferenceResponse:
         predicted = self._model.predict(self.read_rows(payload))
         return InferenceResponse(outputs=[NumpyCodec.encode_output("predict", predicted)])
-
-    def spell(self, column: str) -> str:
-        return column.replace(" ", "_")
 
 
 class MLflowRuntime(Runtime):

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -50,8 +50,7 @@ class ModelSettings:
 
     @property
     def version(self) -> str | None:
-        version: str | None = self.parameters.version
-        return version
+        return cast("str | None", self.parameters.version)
 
     @property
     def _has_batches(self) -> bool:
@@ -130,8 +129,8 @@ def _read_file(file: Path, kind: type[T]) -> T:
     if not file.is_file():  # to read a pipe could take for ever
         raise ValueError(f"{file}: it is no file, or a link that leads to none")
     try:
-        document: dict[str, Any] = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
-        document = {key: value for key, value in document.items() if value is not None}
+        decoded = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
+        document = {key: value for key, value in decoded.items() if value is not None}
         # "true" and "8" count, as in MLServer; parameters are no types of msgspec's
         read = msgspec.convert(document, kind, strict=False, dec_hook=lambda cls, value: cls(**value))
     except (msgspec.MsgspecError, UnicodeDecodeError, OSError) as error:
@@ -145,7 +144,7 @@ def _read_file(file: Path, kind: type[T]) -> T:
     for key in _REFUSED.keys() & keys.keys():
         if keys[key] not in (None, False, "false"):
             raise ValueError(f"{file}: {key} cannot be honoured: {_REFUSED[key]}")
-    words = {key: word for word, names in _UNUSED.items() for key in names.split()}
-    words = {**dict.fromkeys(document.keys() - vars(read).keys(), "unknown"), **words}
+    words = dict.fromkeys(document.keys() - vars(read).keys(), "unknown")
+    words |= {key: word for word, names in _UNUSED.items() for key in names.split()}
     read._unused = {key: words[key] for key in keys if key in words and key not in _REFUSED}
     return read

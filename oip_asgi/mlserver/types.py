@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from math import prod
 from types import SimpleNamespace
 from typing import Any, Self, cast
@@ -13,9 +13,7 @@ from typing import Any, Self, cast
 import numpy as np
 import numpy.typing as npt
 
-from .. import InferenceRequest as OurRequest
-from .. import InferenceResponse as OurResponse
-from .. import Tensor, TensorSpec
+import oip_asgi as ours
 
 
 class Parameters(SimpleNamespace):
@@ -48,18 +46,20 @@ class TensorData:
         """The data as an array, without a list if there is none yet. Raises TypeError if they are not of the
         datatype."""
         try:
-            dtype = TensorSpec("data", cast(Any, datatype), []).dtype
+            dtype = ours.TensorSpec("data", cast(Any, datatype), []).dtype
         except ValueError as error:
             raise TypeError(str(error).partition(": ")[2]) from None
         if dtype.hasobject:
             is_flat = isinstance(self._root, np.ndarray)
-            array = Tensor("data", self._root if is_flat else np.array(_flatten(self._root), object)).array
+            array = ours.Tensor(
+                "data", self._root if is_flat else np.array(_flatten(self._root), object)
+            ).array
         elif (array := np.asanyarray(self._root)).dtype.hasobject:
             array = np.array(array.tolist())
             # None becomes NaN, and a whole number of more than 64 bits can be a float only
             array = array.astype(np.float64) if array.dtype.hasobject else array
         if array.dtype == dtype:
-            return Tensor("data", array).array
+            return ours.Tensor("data", array).array
         if array.dtype.kind in "biufV" and not dtype.hasobject:
             with np.errstate(all="ignore"):
                 converted = array.astype(dtype)
@@ -69,7 +69,7 @@ class TensorData:
                 else (converted != array) | (array.dtype.kind in "fV")
             )
             if not is_lost.any():
-                return Tensor("data", converted).array
+                return ours.Tensor("data", converted).array
         raise TypeError(f"{self._root!r:.100} cannot be {datatype}")
 
     def __iter__(self) -> Iterator[Any]:
@@ -94,28 +94,23 @@ class _Message:
     def dict(self, *, exclude: Any = ()) -> dict[str, Any]:
         """The fields that are set, as plain values, without those that `exclude` names, or for each name what
         to leave out of it."""
-        return _dump_fields(
-            {each.name: getattr(self, each.name) for each in fields(cast(Any, self))}, exclude
-        )
+        return cast("dict[str, Any]", _dump(vars(self), exclude))
 
 
-def _dump_fields(values: dict[str, Any], left_out: Any) -> dict[str, Any]:
-    inner = left_out if isinstance(left_out, dict) else dict.fromkeys(left_out, True)
-    return {
-        name: _dump_value(each, inner.get(name, ()))
-        for name, each in values.items()
-        if each is not None and inner.get(name) is not True
-    }
-
-
-def _dump_value(value: Any, left_out: Any = ()) -> Any:
+def _dump(value: Any, left_out: Any = ()) -> Any:
     if isinstance(value, TensorData):
         return value.root
     if isinstance(value, list):
-        return [*map(_dump_value, value)]
-    if isinstance(value, (_Message, Parameters)):
-        value = vars(value)
-    return _dump_fields(value, left_out) if isinstance(value, dict) else value
+        return [*map(_dump, value)]
+    values = vars(value) if isinstance(value, (_Message, Parameters)) else value
+    if not isinstance(values, dict):
+        return value
+    inner = left_out if isinstance(left_out, dict) else dict.fromkeys(left_out, True)
+    return {
+        name: _dump(each, inner.get(name, ()))
+        for name, each in values.items()
+        if each is not None and inner.get(name) is not True
+    }
 
 
 @dataclass(kw_only=True)
@@ -141,7 +136,7 @@ class RequestInput(MetadataTensor):
         )
 
     @classmethod
-    def of(cls, tensor: Tensor, *, is_text: bool = True) -> Self:
+    def of(cls, tensor: ours.Tensor, *, is_text: bool = True) -> Self:
         """A tensor in this form. Its array is not copied."""
         parameters = Parameters(**tensor.parameters) if tensor.parameters else None
         data = TensorData(tensor.array, is_text=is_text)
@@ -149,7 +144,7 @@ class RequestInput(MetadataTensor):
             name=tensor.name, datatype=tensor.datatype, shape=tensor.shape, parameters=parameters, data=data
         )
 
-    def to_ours(self) -> Tensor:
+    def to_ours(self) -> ours.Tensor:
         """This as a tensor. BYTES of a model whose shape does not count them, such as one text with its
         length, have the shape `[N]`."""
         try:
@@ -157,7 +152,7 @@ class RequestInput(MetadataTensor):
         except TypeError as error:
             raise TypeError(f"{self.name!r}: {error}") from None
         shape = (array.size,) if array.dtype.hasobject and array.size != prod(shape) else shape
-        return Tensor(self.name, array.reshape(shape), _to_plain(self.parameters))
+        return ours.Tensor(self.name, array.reshape(shape), _to_plain(self.parameters))
 
 
 @dataclass(kw_only=True)
@@ -183,7 +178,7 @@ class InferenceRequest(_Message):
     outputs: list[RequestOutput] | None = None
 
     @classmethod
-    def of(cls, request: OurRequest, *, is_text: bool = True) -> Self:
+    def of(cls, request: ours.InferenceRequest, *, is_text: bool = True) -> Self:
         inputs = [RequestInput.of(each, is_text=is_text) for each in request.inputs]
         outputs = [
             RequestOutput(name=each.name, parameters=Parameters(**each.parameters or {}))
@@ -193,8 +188,10 @@ class InferenceRequest(_Message):
             inputs=inputs, id=request.id, parameters=Parameters(**request.parameters), outputs=outputs or None
         )
 
-    def to_ours(self) -> OurRequest:
-        return OurRequest([each.to_ours() for each in self.inputs], self.id, _to_plain(self.parameters))
+    def to_ours(self) -> ours.InferenceRequest:
+        return ours.InferenceRequest(
+            [each.to_ours() for each in self.inputs], self.id, _to_plain(self.parameters)
+        )
 
 
 @dataclass(kw_only=True)
@@ -212,7 +209,7 @@ class InferenceResponse(_Message):
     parameters: Parameters | None = None
 
     @classmethod
-    def of(cls, response: OurResponse, *, is_text: bool = True) -> Self:
+    def of(cls, response: ours.InferenceResponse, *, is_text: bool = True) -> Self:
         outputs, parameters = (
             [ResponseOutput.of(each, is_text=is_text) for each in response.outputs],
             Parameters(**response.parameters),
@@ -224,9 +221,11 @@ class InferenceResponse(_Message):
             parameters=parameters,
         )
 
-    def to_ours(self) -> OurResponse:
+    def to_ours(self) -> ours.InferenceResponse:
         outputs = [each.to_ours() for each in self.outputs]
-        return OurResponse(outputs, _to_plain(self.parameters), None, self.model_name, self.model_version)
+        return ours.InferenceResponse(
+            outputs, _to_plain(self.parameters), None, self.model_name, self.model_version
+        )
 
 
 def _to_plain(parameters: Parameters | None) -> dict[str, str | int | float | bool]:

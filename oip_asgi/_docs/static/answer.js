@@ -1,14 +1,16 @@
-// The answer to a request: its status, its views, its JSON, and streams as they grow. Knows nothing of the form.
+// The answer to a request: its status, its views, its JSON, streams as they grow, and the last requests of the visit. Knows nothing of the form.
 
 import { at, badge, build, copyButton, made, saveButton } from "./elements.js";
 import { curve, figureOf, growingText } from "./figures.js";
-import { parse, pretty } from "./json.js";
+import { parse, pretty, tried } from "./json.js";
 import { looksOf } from "./looks.js";
+import { linkOf } from "./request.js";
 import { numberOf, outputsOf, writtenOf } from "./tensors.js";
 import { counted, digits, duration } from "./words.js";
 
 const MOST_SHOWN = 200000;  // characters of an answer
 const MOST_ROWS = 200;  // of a stream of numbers
+const MOST_REMEMBERED = 10;  // requests
 const OUTSIDE = /"oip_out_of_range": ?("(?:[^"\\]|\\.)*")/;  // no text of JSON holds this: its quotes are escaped there
 const PATIENCE = 500;  // milliseconds until one wants to know that something happens
 
@@ -17,12 +19,8 @@ let isAwaited = false;  // whether nothing of the answer is shown yet
 
 /** The text of an error, in our form or in a host's. */
 export function errorOf(text) {
-  try {
-    const { error, detail } = JSON.parse(text);
-    return error ?? (typeof detail === "string" ? detail : text);
-  } catch {
-    return text.slice(0, 500) || "no text";
-  }
+  const { error, detail } = tried(() => JSON.parse(text)) ?? {};
+  return error ?? (typeof detail === "string" ? detail : text.slice(0, 500) || "no text");
 }
 
 /** What says when something of an answer was, for who looks into the server's log: by its clock, which the answer's head has told, else by this one. */
@@ -35,7 +33,7 @@ export function clockOf(response) {
   };
 }
 
-/** The same for a reader who sees rows, which are counted from 1 here, and from 0 by the server. */
+/** The text of an error for a reader who sees rows, which are counted from 1 here, and from 0 by the server. */
 function refusalOf(text) {
   const error = errorOf(text), [, row] = /^(?:input .*, row |rows\[)(\d+)\b/.exec(error) ?? [];
   return row === undefined ? error : `${error} (the server counts rows from 0: this is row ${Number(row) + 1} here)`;
@@ -75,21 +73,17 @@ function begin(status, kind, { failure = "", when = "", stop = null, isBare = Bo
   clearTimeout(waiting);
   at("answer").hidden = at("answer").ariaBusy = false;
   badge(at("status"), status, kind);
-  at("size").textContent = "";
   if (stop) Object.assign(at("stop"), { hidden: false, onclick: stop });
   else withdrawStop();
-  at("failure").textContent = failure;
-  at("when").textContent = when;
+  for (const [id, text] of Object.entries({ size: "", failure, when, look: "", text: "" })) at(id).textContent = text;
   for (const id of ["looks", "look", "raw"]) at(id).classList.toggle("gone", isBare);
-  at("look").replaceChildren();
-  at("text").textContent = "";
   if (isAwaited) at("line").scrollIntoView({ block: "nearest" });
   isAwaited = false;
 }
 
 const statusOf = ({ status, statusText }) => `${status} ${statusText}`.trim();
 
-/** Show an answer. Returns its JSON as text, after how many seconds it was there, and where the request is refused why. `name` is the model's, `id` the request's, and the rest as in looksOf. Raises the `signal`'s reason once that is aborted: what is shown may be another answer by then. */
+/** Show an answer. Returns its JSON as text, the seconds until it was there, and why the request is refused. Raises the `signal`'s reason once that is aborted. */
 export async function showAnswer(response, begun, { name, id, signal, ...known }) {
   const say = clockOf(response);
   const bytes = new Uint8Array(await response.arrayBuffer());
@@ -113,13 +107,8 @@ export async function showAnswer(response, begun, { name, id, signal, ...known }
   return { text, seconds };
 }
 
-function outputsIn(text, binary) {
-  try {
-    return outputsOf(text, binary);
-  } catch {  // what a host answers may be no JSON
-    return null;
-  }
-}
+/** The outputs in a text; null where there are none: what a host answers may be no JSON. */
+const outputsIn = (text, binary) => tried(() => outputsOf(text, binary));
 
 /** The buttons beside the tabs: they are for the whole answer. */
 function offer(textOf, file) {
@@ -141,7 +130,7 @@ export class EventReader {
   }
 }
 
-/** Show a stream as it comes, until it ends or Stop is pressed, and return how it ended ("failed", "stopped", or nothing else) and after how many items. `onFirst` is called when its first item is there. */
+/** Show a stream as it comes, and return how it ended ("failed", "stopped", or nothing else) and after how many items. `onFirst` is called at the first. */
 export async function showStream(response, begun, { name, id, declared, signal, stop, onFirst }) {
   const say = clockOf(response), growth = new Growth(begun, declared, () => say(id));
   const events = new EventReader(), decoder = new TextDecoder(), all = [];
@@ -165,7 +154,7 @@ export async function showStream(response, begun, { name, id, declared, signal, 
     if (signal.aborted) growth.end = "stopped";  // who leaves breaks nothing
     else growth.fail(`The stream broke: ${error.message}`);
   } finally {
-    growth.finish();
+    if (!growth.element.firstChild) growth.element.append(made("p", growth.end ? "Stopped before the first item." : "It had no items.", "faint"));
     if (growth.element.isConnected) {  // else another answer is shown
       withdrawStop();
       at("size").textContent = growth.sentence();
@@ -202,10 +191,9 @@ class Growth {
   show(outputs) {
     const areTexts = outputs.every(({ datatype, data }) => datatype === "BYTES" && data.every((each) => typeof each === "string" && each.length < 4096));
     const areScalars = outputs.every(({ datatype, data }) => datatype !== "BYTES" && data.length === 1);
-    if (areTexts) return outputs.forEach(({ name, data }) => this.grow(name, data.join(" ")));
-    if (areScalars) return this.addRow(outputs);
-    if (this.count <= MOST_ROWS) this.element.append(...looksOf(outputs, { declared: this.declared }).map(figureOf));
-    return undefined;
+    if (areTexts) outputs.forEach(({ name, data }) => this.grow(name, data.join(" ")));
+    else if (areScalars) this.addRow(outputs);
+    else if (this.count <= MOST_ROWS) this.element.append(...looksOf(outputs, { declared: this.declared }).map(figureOf));
   }
 
   /** The texts of an output follow each other, below its name. */
@@ -223,20 +211,15 @@ class Growth {
 
   addRow(outputs) {
     if (!this.table.isConnected) this.element.append(this.table);
-    this.rows.push(outputs.map(({ name, data, datatype }) => [name, data[0], datatype]));
+    this.rows.push(outputs);
     this.isDrawn ??= requestAnimationFrame(() => { this.isDrawn = null; this.drawRows(); });
   }
 
   drawRows() {
-    const valuesOf = (place) => this.rows.map((row) => row[place]?.[1]);
-    const columns = this.rows[0].map(([name, , datatype], place) => ({ name, isNumber: true, datatype, values: valuesOf(place) }));
+    const columns = this.rows[0].map(({ name, datatype }, place) => ({ name, isNumber: true, datatype, values: this.rows.map((row) => row[place]?.data[0]) }));
     const curves = columns.filter(() => this.rows.length > 1).map(({ name, values }) =>
       build("figure", { className: "look" }, [build("figcaption", {}, [made("b", name)]), curve(values.map(numberOf), `${name}, item by item`)]));
     this.table.replaceChildren(...curves, figureOf({ kind: "table", names: columns.map(({ name }) => name), count: this.rows.length, columns, noun: "item" }));
-  }
-
-  finish() {
-    if (!this.count && !this.element.firstChild) this.element.append(made("p", this.end ? "Stopped before the first item." : "It had no items.", "faint"));
   }
 
   sentence() {
@@ -245,4 +228,19 @@ class Growth {
     const rate = this.count > 1 && seconds > 0 ? `${digits((this.count - 1) / seconds)} per second` : "";
     return [`first item after ${duration((this.first - this.begun) / 1000)}`, counted(this.count, "item"), rate].filter(Boolean).join(", ");
   }
+}
+
+// The last requests
+
+/** Show a request that was sent above the last ones: how it ended, after how many seconds, and how many `items` it had if it was a stream. */
+export function remember(request, status, { seconds, items }) {
+  const { name, version, action, parts, file } = request, link = parts.length || file ? null : linkOf(request);
+  const title = version === undefined ? name : `${name}, version ${version}`;
+  const whole = link ? build("a", { href: link, title: "Fill it in again" }, [title]) : build("b", { title: "It is too long to be filled in again" }, [title]);
+  const passed = `${/^\d/.test(status) ? "round trip" : "after"} ${duration(seconds)}`;  // a request without an answer has only the way there
+  const took = items === undefined ? passed : `${counted(items, "item")} in ${duration(seconds)}`;
+  const words = build("div", { className: "words" }, [whole, made("div", `${action}, ${took}`, "faint")]), kind = status.startsWith("2") ? "good" : status === "stopped" ? "" : "bad";
+  at("requests").prepend(build("li", {}, [made("span", status, `badge ${kind}`), words, made("time", new Date().toLocaleTimeString("en-GB"), "faint")]));
+  at("requests").children[MOST_REMEMBERED]?.remove();
+  at("last").hidden = false;
 }

@@ -63,9 +63,7 @@ export function readNumber(word, { datatype }, control, place) {
 /** A value as it is written into a field. */
 export const fieldText = (value) => value instanceof Written ? value.source : String(value);
 
-/**
- * A control for a value of a column: `read` returns the value, null for a missing one, or undefined where nothing is to be sent.
- */
+/** A control for a value of a column: `read` returns the value, null for a missing one, or undefined where nothing is to be sent. */
 export function makeCell(column, label, value) {
   const { datatype, choices, contentType } = column, isNothing = value === null || value === undefined;
   if (choices || datatype === "BOOL") return choiceCell(column, label, value, choices ?? [true, false]);
@@ -144,11 +142,7 @@ export function readRows(text) {
   return rows.filter((row) => row.length > 1 || row[0] !== "");
 }
 
-/**
- * Put rows into columns of these names: by the first row if it has at least half of the names, or cannot be values (`areNames`); else in order from
- * `first` on. Returns for each name its `texts`, where it is among the rows, the names that the rows have themselves (`head`), and those of them
- * that are `unknown`.
- */
+/** The texts of rows by column: by names in the first row, if half of `names` are there or it cannot be values (`areNames`), else in order from `first` on; and the rows' own names. */
 export function columnsOf(rows, names, first, areNames) {
   const texts = rows[0]?.map((text) => text.trim()) ?? [];
   const known = names.filter((name) => texts.includes(name));
@@ -160,16 +154,12 @@ export function columnsOf(rows, names, first, areNames) {
   return { head, texts: new Map(found.map(([name, place]) => [name, body.map((row) => row[place] ?? "")])), unknown: head.filter((text) => !names.includes(text)) };
 }
 
-/**
- * The lines of numbers as people write and copy them, and as Python and JSON print lists: each inner list is a line there. Returns for each line
- * its words. A comma parts two of them if a blank follows, or if the line has no other separator: else it is that of a decimal, and stays in its
- * word. So is the only comma of a line where no other has more, but in a list, or if rows of two numbers are expected (`arePairs`).
- */
+/** The words of each line of numbers as people write and copy them, or of each inner list as Python and JSON print it. `arePairs` is whether two numbers may be a row. */
 export function wordsOf(text, arePairs) {
   const isList = /^\s*\[[^]*\]\s*$/.test(text);
   const lines = text.split(isList ? "]" : "\n").map((line) => (isList ? line.replace(/^[\s,[]+/, "") : line).trim()).filter(Boolean);
   const areSole = !isList && lines.length > 1 && !arePairs && lines.every((line) => line.split(",").length < 3);
-  return lines.map((line) => {
+  return lines.map((line) => {  // a comma parts two words if a blank follows, or if nothing else parts any: else it is that of a decimal
     const words = /[\s;]/.test(line) || areSole ? line.split(/[\s;]+/).map((word) => word.replace(/,+$/, "")) : line.split(",");
     return words.filter(Boolean);
   });

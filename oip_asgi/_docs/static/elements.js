@@ -2,13 +2,6 @@
 
 export const at = (id) => document.getElementById(id);
 
-export function made(tag, text, className) {
-  const element = document.createElement(tag);
-  if (text !== undefined) element.textContent = text;
-  if (className) element.className = className;
-  return element;
-}
-
 /** Say a text, which is read aloud where it is another one; the style hides what says nothing. */
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
@@ -25,6 +18,9 @@ export function build(tag, properties, children = []) {
   element.append(...children);
   return element;
 }
+
+/** An element with a text and a class, if there are any. */
+export const made = (tag, text, className) => build(tag, className ? { className } : {}, text === undefined ? [] : [text]);
 
 /** A name, which is broken behind its signs where it is longer than a line. */
 export const breakable = (name, places = /(?<=[_./-])(?=\w)/) => name.split(places).flatMap((part, place) => (place ? [made("wbr"), part] : [part]));
@@ -55,7 +51,6 @@ async function copy(text) {
   const isCopied = document.execCommand("copy");
   area.remove();
   if (!isCopied) throw new Error("the browser refuses it");
-  return undefined;
 }
 
 /** A button that saves what `blobOf` returns as a file. */
@@ -97,10 +92,7 @@ export function listenToTabs(list, onChosen) {
 
 // Files that are chosen or dropped, and read
 
-/**
- * Opens files for an element: `read` returns a promise of what is in them, which `use` gets; the element `told` says why nothing is read. Neither gets it
- * once something newer is written into the element, or the element is filled: then it is late. Several files at once are refused, unless `takesSeveral`.
- */
+/** Opens files for an element: `use` gets what `read` promises, or `told` says why nothing is read, unless something newer is in the element by then. */
 export class Opener {
   constructor(element, { read, use }) {
     Object.assign(this, { read, use, input: null, awaited: null, takesSeveral: false });
@@ -153,9 +145,7 @@ const FADE = 40;  // pixels of a box, at most, as page.css has it
 let isDue = false;
 
 export function listenToOverflow() {
-  addEventListener("scroll", mark, true);
-  addEventListener("resize", mark);
-  addEventListener("input", mark);
+  for (const kind of ["scroll", "resize", "input"]) addEventListener(kind, mark, true);
   new MutationObserver(mark).observe(document.body, { subtree: true, childList: true, characterData: true, attributeFilter: ["hidden", "class", "aria-expanded"] });
   at("more").addEventListener("click", () => showWhole(at("more").ariaExpanded !== "true"));
 }

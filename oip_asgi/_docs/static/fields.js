@@ -1,13 +1,12 @@
 // A field for each input of a request: a value, lines of numbers or texts, files, a large array, or a table of columns. Knows nothing of the page.
 
 import { DECIMALS, fieldText, isNamed, makeCell, Mistake, numbersOf, readNumber, readRows, separatorOf, typeOf, wordsOf } from "./cells.js";
-import { drawFile, layoutFor, openPicture, pixelsIn, valuesOf } from "./drawing.js";
 import { build, button, Opener } from "./elements.js";
-import { figureOf } from "./figures.js";
+import { drawFile, figureOf } from "./figures.js";
 import { Frame } from "./frame.js";
 import { looksOf } from "./looks.js";
 import { isBehind, isInference } from "./request.js";
-import { bytesOf, csvCode, imageIn, isFloating, numberOf, randomIn, readNpy, shapeOf, sizeOf, slices, zerosIn } from "./tensors.js";
+import { bytesOf, csvCode, imageIn, isFloating, numberOf, randomIn, readNpy, readPicture, shapeOf, sizeOf, slices, zerosIn } from "./tensors.js";
 import { counted, single } from "./words.js";
 
 const DATATYPES = ["FP32", "FP64", "FP16", "INT64", "INT32", "INT16", "INT8", "UINT64", "UINT32", "UINT16", "UINT8", "BOOL", "BYTES"];
@@ -15,11 +14,7 @@ const TEXTS = ["str", "datetime", "pd_json"];  // content types of texts, which 
 export const MOST_WRITTEN = 4096;  // elements that are written as text; more are an array of bytes
 export const NO_INPUTS = "It takes no inputs.";
 
-/**
- * The fields of a model's inputs. An input has a name and, where they are known, a datatype, a shape, a content type, its choices, whether it
- * is optional and with which default (`hint`), and whether its values may be missing. `onEdit` is called when what is in the fields is another request,
- * but not when they are filled.
- */
+/** The fields of a model's inputs, as described.js has them. `onEdit` is called when the reader has made another request of them, not when they are filled. */
 export class Fields {
   constructor(inputs, onEdit) {
     const areColumns = inputs.every(({ shape }) => `${shape}` === "-1" || `${shape}` === "-1,1");
@@ -56,9 +51,8 @@ export class Fields {
 
   /** Show the tensors of a request that was written in another way. */
   fill(tensors) {
-    if (this.frame) return this.frame.fill(tensors);
+    if (this.frame) this.frame.fill(tensors);
     for (const field of this.fields) field.fill(tensors.find(({ name }) => name === field.name));
-    return undefined;
   }
 }
 
@@ -109,9 +103,8 @@ class Value {
   fill(tensor) {
     this.given = tensor;
     this.cell?.element.remove();
-    this.cell = makeCell(this.input, "", this.elementIn([tensor?.data ?? []].flat(Infinity)));
+    this.cell = makeCell(this.input, null, this.elementIn([tensor?.data ?? []].flat(Infinity)));  // whose label is the title
     this.cell.element.id = `input ${this.name}`;
-    this.cell.element.removeAttribute("aria-label");
     this.element.append(this.cell.element);
   }
 
@@ -123,10 +116,7 @@ class Value {
   }
 }
 
-/**
- * What fields of several elements share: a text of lines, and shapes. Until the text is edited, the tensor is the `given` one, which the field was
- * filled with; then its shape stays for as many elements on as many lines.
- */
+/** What fields of several elements share. Until the text is edited, the tensor is the `given` one; then its shape stays for as many elements on as many lines. */
 class Lines {
   constructor(input) {
     Object.assign(this, input);
@@ -302,11 +292,7 @@ class Numbers extends Lines {
       const text = await file.text(), lines = readRows(text), rows = numbersOf(lines);
       return { values: rows.flat(), shape: [rows.length, rows[0].length], code: csvCode(file.name, this.datatype, separatorOf(text), isNamed(lines)) };
     }
-    const picture = await openPicture(file), layout = layoutFor(this.shape, picture);
-    if (!layout) throw new Error(`it is a picture of ${picture.width} by ${picture.height} pixels, expected the shape [${this.shape.join(", ")}]`);
-    const { pixels, width, height } = pixelsIn(picture, layout);
-    const whole = { ...layout, width, height }, { channels } = whole;
-    return { values: valuesOf(pixels, whole, this.datatype), code: null, shape: layout.isLast ? [height, width, channels] : [channels, height, width] };
+    return readPicture(file, this.shape, this.datatype);
   }
 
   /** Take an array: few elements become text, more stay as they are. */

@@ -1,12 +1,15 @@
-// The views of an answer as elements, each with what copies and saves it. Knows what is shown, not where it comes from.
+// The views of an answer as elements, each with what copies and saves it: pictures on a canvas, which needs no address, so the page's policy stays as it is, and
+// curves as SVG. Knows what is shown, not where it comes from.
 
 import { typeOf } from "./cells.js";
-import { blobOf, draw, drawFile, drawPixels, heatOf, pixelsOf, shape } from "./drawing.js";
 import { build, copyButton, made, saveButton } from "./elements.js";
 import { areShares, rangeOf } from "./looks.js";
 import { digitsOf, imageIn, numberOf, slices, writtenOf } from "./tensors.js";
 import { counted, short } from "./words.js";
 
+const STOPS = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];  // of viridis, which everyone can tell apart
+const WIDTH = 300, HEIGHT = 80;  // of a curve, before it is stretched
+const SMALL = 320;  // pixels: what is smaller is drawn larger, without a blur
 const MOST_ROWS = 200;  // of a table
 const MOST_BARS = 10;
 const MOST_POINTS = 600;  // of a curve
@@ -85,18 +88,22 @@ function cell(column, row) {
   return build("td", { className, title: text === whole ? "" : whole }, [text]);
 }
 
-/** The columns as text: a missing value is nothing, and what holds the separator is quoted. */
+/** The columns as text, below their names. */
 export function separated(columns, count, separator) {
+  const rows = Array.from({ length: count }, (_, row) => columns.map(({ values }) => values[row]));
+  return linesOf([columns.map(({ name }) => name), ...rows], separator);
+}
+
+/** Rows as text: a missing value is nothing, and what holds the separator is quoted. */
+function linesOf(rows, separator) {
   const quoted = (text) => (/["\n\r]/.test(text) || text.includes(separator) ? `"${text.replaceAll('"', '""')}"` : text);
-  const line = (texts) => texts.map(quoted).join(separator);
-  const rows = Array.from({ length: count }, (_, row) => line(columns.map(({ values }) => writtenOf(values[row]))));
-  return `${[line(columns.map(({ name }) => name)), ...rows].join("\n")}\n`;
+  return rows.map((row) => `${row.map((value) => quoted(writtenOf(value))).join(separator)}\n`).join("");
 }
 
 // Scores
 
 function scoresFigure({ name, rows }) {
-  const lines = [["row", "label", "score"], ...rows.flatMap((row, place) => row.map(([label, score]) => [`${place + 1}`, label, `${score}`]))];
+  const lines = [["row", "label", "score"], ...rows.flatMap((row, place) => row.map(([label, score]) => [place + 1, label, score]))];
   const lists = rows.map((row, place) => bars(row, rows.length > 1 ? `Row ${place + 1}` : ""));
   return figure(name, "", tableTools(name, (separator) => linesOf(lines, separator)), lists);
 }
@@ -128,8 +135,6 @@ export function growingText(name) {
 function tableTools(name, textOf, copied = () => textOf("\t")) {
   return [copyButton(copied), saveButton(`${name}.csv`, () => new Blob([textOf(",")], { type: "text/csv" }))];
 }
-
-const linesOf = (rows, separator) => `${rows.map((row) => row.join(separator)).join("\n")}\n`;
 
 /** The buttons beside a text. */
 const textTools = (name, textOf) => [copyButton(textOf), saveButton(`${name}.txt`, () => new Blob([textOf()], { type: "text/plain" }))];
@@ -217,4 +222,80 @@ function summaryFigure({ name, shape, datatype, data, range }) {
 
 function emptyFigure({ name, shape, datatype }) {
   return figure(name, `${typeOf(datatype)} [${shape.join(", ")}]`, [], [made("p", "It has no elements.", "faint")]);
+}
+
+// Drawing
+
+/** A picture whose bytes are those of a file. `onRead` is called with its width and height once it is drawn. */
+export function drawFile({ bytes, type }, described, onRead) {
+  const canvas = makeCanvas(described);
+  createImageBitmap(new Blob([bytes], { type })).then((bitmap) => {
+    size(canvas, bitmap.width, bitmap.height);
+    canvas.getContext("2d").drawImage(bitmap, 0, 0);
+    onRead(bitmap);
+  }, () => canvas.replaceWith(build("p", { className: "failed" }, ["The browser cannot read this picture."])));
+  return canvas;
+}
+
+/** A picture of pixels, four bytes each. */
+export function drawPixels(bytes, { width, height }, described) {
+  const canvas = makeCanvas(described);
+  size(canvas, width, height);
+  canvas.getContext("2d").putImageData(new ImageData(bytes, width, height), 0, 0);
+  return canvas;
+}
+
+/** The four bytes of each pixel of a picture whose pixels are numbers, of which `scale` are black and white. */
+export function pixelsOf(values, { width, height, channels, isLast, scale: [black, white] }) {
+  const count = width * height, bytes = new Uint8ClampedArray(count * 4);
+  const at = (pixel, channel) => values[isLast ? pixel * channels + channel : channel * count + pixel];
+  const byte = (value) => ((value - black) / (white - black || 1)) * 255;
+  for (let pixel = 0; pixel < count; pixel += 1) {
+    for (let part = 0; part < 3; part += 1) bytes[pixel * 4 + part] = byte(at(pixel, channels === 1 ? 0 : part));
+    bytes[pixel * 4 + 3] = channels === 4 ? byte(at(pixel, 3)) : 255;
+  }
+  return bytes;
+}
+
+/** The four bytes of each of many numbers as a color, from the least to the largest; what is no number has none. */
+export const heatOf = (values, { range: [least, most] }) =>
+  Uint8ClampedArray.from(values.flatMap((value) => (Number.isFinite(value) ? [...colorOf((value - least) / (most - least || 1)), 255] : [0, 0, 0, 0])));
+
+/** A color between violet, 0, and yellow, 1. */
+function colorOf(share) {
+  const place = share * (STOPS.length - 1), before = Math.min(Math.floor(place), STOPS.length - 2);
+  return STOPS[before].map((part, index) => Math.round(part + (STOPS[before + 1][index] - part) * (place - before)));
+}
+
+const makeCanvas = (described) => build("canvas", { className: "picture", role: "img", ariaLabel: described });
+
+function size(canvas, width, height) {
+  Object.assign(canvas, { width, height });
+  const larger = Math.max(1, Math.floor(SMALL / Math.max(width, height)));
+  canvas.classList.toggle("coarse", larger > 1);
+  canvas.style.width = `${width * larger}px`;
+}
+
+export const blobOf = (canvas) => new Promise((resolve) => { canvas.toBlob(resolve, "image/png"); });
+
+/** Draw values, with gaps where they are no numbers, into an `<svg>`. `along` is how far to the right each is, from 0 to 1, and `range` the bottom and the top. */
+export function draw(svg, values, described, { along, range = [0, Math.max(...values.filter(Number.isFinite), 1e-9)] } = {}) {
+  const [least, most] = range, hasZero = least <= 0 && most >= 0;
+  const across = (index) => ((along?.[index] ?? index / (values.length - 1)) * WIDTH).toFixed(1);
+  const heightOf = (value) => HEIGHT - 2 - ((value - least) / (most - least || 1)) * (HEIGHT - 8), base = heightOf(hasZero ? 0 : least);
+  const points = values.map((value, index) => (Number.isFinite(value) ? `${across(index)},${heightOf(value).toFixed(1)}` : "|"));
+  const parts = [shape("line", { class: "grid", x1: 0, x2: WIDTH, y1: base, y2: base })];
+  for (const run of points.join(" ").split("|").map((part) => part.trim()).filter(Boolean)) {
+    const ends = run.split(" "), [left, right] = [ends[0], ends.at(-1)].map((point) => parseFloat(point)), isDot = ends.length === 1;
+    if (hasZero) parts.push(shape("polygon", { class: "area", points: `${left},${base} ${run} ${right},${base}` }));
+    parts.push(shape("polyline", { class: isDot ? "curve dot" : "curve", points: isDot ? `${run} ${run}` : run }));
+  }
+  for (const [name, value] of Object.entries({ viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-label": described })) svg.setAttribute(name, value);
+  svg.replaceChildren(...parts);
+}
+
+export function shape(name, attributes) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  return element;
 }

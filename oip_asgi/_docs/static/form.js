@@ -1,18 +1,16 @@
 // The form of a model: the request as fields and as JSON, and its sending.
 
-import { awaitAnswer, hideAnswer, showAnswer, showNoAnswer, showStream } from "./answer.js";
+import { awaitAnswer, hideAnswer, remember, showAnswer, showNoAnswer, showStream } from "./answer.js";
 import { attempt, Mistake } from "./cells.js";
 import { at, breakable, build, chooseTab, copyBy, copyButton, listenToTabs, say } from "./elements.js";
 import { Fields, MOST_WRITTEN } from "./fields.js";
 import { isJSON, mistakeIn, parse, pretty } from "./json.js";
-import { besides, bodyOf, contentOf, idOf, isBehind, isInference, isSame, ofBoth, partsIn, partsOf, placeIn, sentIn, tensorsOf } from "./request.js";
+import { besides, bodyOf, contentOf, idOf, isBehind, isInference, isSame, linkOf, ofBoth, partsIn, partsOf, placeIn, sentIn, tensorsOf } from "./request.js";
 import { askForHeaders, MOUNT, typed } from "./server.js";
 import { declaration, listenToCode, showCode } from "./snippets.js";
 import { sizeOf } from "./tensors.js";
-import { linkOf, remember } from "./visit.js";
 
 const SETTLES = 300;  // milliseconds until the server has heard of a client that has gone
-const BACK = "Mend it, or press Reset, to go back to the fields.";
 const NO_EXAMPLE = /\s*This document has no example.*/;  // the form has one
 const [FIELDS, JSON_TEXT] = ["with-fields", "with-json"];  // the tabs
 
@@ -22,10 +20,7 @@ let exchange = null;  // the request whose answer is shown, or awaited; whoever 
 let tellNews = () => {};  // that the server's numbers are others: a request takes its time, gives its first item, has ended
 let told = null;  // what tells a mistake
 
-/**
- * What is written for a model, in fields and as JSON, and the request that it is. The reader may look at other models meanwhile: what comes late,
- * such as a file that is read, goes into the form that asked for it, and only the one that is shown writes into the page.
- */
+/** What is written for a model, in fields and as JSON. The reader may look at other models meanwhile: only the form that is shown writes into the page. */
 class Form {
   constructor(model, known) {
     Object.assign(this, { model, known, action: model.actions.keys().next().value });
@@ -116,7 +111,7 @@ class Form {
     if (tensors && !lacking) return tensors;
     const why = lacking ? `There are no bytes for ${lacking.name}, which has a binary_data_size.`
       : mistakeIn(body) || "The JSON is no request: expected an object, in which each input has a name.";
-    throw new Mistake(at("body"), `${why} ${BACK}`);
+    throw new Mistake(at("body"), `${why} Mend it, or press Reset, to go back to the fields.`);
   }
 
   /** The fields are chosen, or the JSON, which stays chosen until the fields can show it. */
@@ -184,13 +179,12 @@ function showMistake(mistake, panel) {
   told ??= build("p", { id: "mistake", className: "failed mistake" });
   const { control, message } = mistake ?? {}, place = control?.closest(".field, td") ?? panel;
   for (const each of at("try").querySelectorAll("[aria-invalid]")) if (each !== control) mark(each, false);
-  if (!mistake) return told.remove();
+  if (!mistake) return void told.remove();
   if (!control.hasAttribute("aria-invalid")) mark(control, true);
   if (told.parentElement !== place) told.role = form.mistake ? "alert" : null;
   else if (told.textContent !== message) told.role = null;
   say(told, message);
   if (place.lastElementChild !== told) place.append(told);
-  return undefined;
 }
 
 /** Say to who cannot see it that a control has a mistake, told by the element of the id "mistake", or has none. */
@@ -240,10 +234,7 @@ function refusedMistake() {
   return control ? { control, message: refusal.message } : null;
 }
 
-/**
- * Say what is wrong; of the answer below the form where it is not that to what the form says now; and what to declare: with an answer, or before one
- * if the form is a guess.
- */
+/** Say what is wrong, whether the answer is to an earlier request, and what to declare: with an answer, or before one if the form is a guess. */
 function showExchange() {
   const { model, action, mistake, request } = form, { inputs } = model.actions.get(action);
   showMistake(mistake ?? refusedMistake(), at(form.tab === FIELDS ? "fields" : "json"));
@@ -311,9 +302,7 @@ async function send() {
 function showDeclaration({ body, action, file, parts }, text, model) {
   const sent = file || parts.length || !isJSON(text) ? null : tensorsOf(body, action), outputs = sent && parse(text)?.outputs;
   if (!outputs || !sent.every(({ shape }) => shape)) return;
-  const namesOfAll = (tensors) => tensors.map(({ name }) => name);
-  const declared = { inputs: namesOfAll(model.metadata.inputs), outputs: namesOfAll(model.metadata.outputs) };
-  const line = declaration(sent, outputs, declared);
+  const line = declaration(sent, outputs, model.metadata);
   if (!line || !adviceOf(model, action)) return;  // nothing is to be declared, or not in Python
   at("declare").hidden = false;  // which says more than the advice
   at("declaration").textContent = line;

@@ -53,10 +53,7 @@ export class Frame {
     this.take(text, column, column?.rowOf(event.target));
   }
 
-  /**
-   * Write the rows of a text, from a column and a row on. They are whole rows, in which the columns that the text lacks are empty: nothing of
-   * what was there is sent with them. Only a block without names that begins at a later column leaves the cells beside it.
-   */
+  /** Write the rows of a text, from a column and a row on. What they lack is empty; only a block without names that begins at a later column leaves the cells beside it. */
   take(text, column = this.columns[0], row = 0) {
     const names = this.columns.map(({ name }) => name);
     const first = names.indexOf(column.name);

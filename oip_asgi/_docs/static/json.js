@@ -10,6 +10,15 @@ export function mistakeIn(text) {
   }
 }
 
+/** What `read` returns; null where it fails, as on a text that is no JSON. */
+export function tried(read) {
+  try {
+    return read();
+  } catch {
+    return null;
+  }
+}
+
 export const isJSON = (text) => !mistakeIn(text);
 
 const NAMES = { true: "True", false: "False", null: "None" };

@@ -11,10 +11,7 @@ const SHORT = 80;  // characters of a text that fits into a table
 const CURVE = 16;  // values from which a curve shows more than they do
 const MOST_CELLS = 65536;  // of a heat map
 
-/**
- * The views of an answer: objects with a `kind`. What is left stands in one table for each number of rows, and beside it the inputs that
- * have as many rows, if those are several. `sent` are the inputs, each with its `declared` shape; of outputs, by name, `labels` are those, and `declared` the shapes.
- */
+/** The views of an answer, by `kind`. All else stands in a table for each number of rows, beside the inputs with as many, if those are several. `sent` are these, and `declared` are shapes. */
 export function looksOf(outputs, { sent = [], labels = {}, declared = {} } = {}) {
   const isAlone = outputs.length === 1, rowsIn = rowsOfAll(sent);
   const looks = [], tables = new Map();

@@ -1,7 +1,7 @@
 // What a model does now, as the server measures it: two curves, a table of latencies, and sentences.
 
-import { draw } from "./drawing.js";
 import { at, made, tableRows } from "./elements.js";
+import { draw } from "./figures.js";
 import { counted, digits, duration, lately } from "./words.js";
 
 export const READ_EVERY = 2000;  // milliseconds
@@ -11,10 +11,7 @@ const PRESENT = 2 * READ_EVERY / 1000;  // seconds, at most, of a moment that is
 const FEW = 5;  // points of a curve, and requests in a table: fewer show nothing that a sentence does not
 const MANY = 100;  // requests, of which one takes longer than p99
 
-/**
- * Show what a model does. `readings` are of moments READ_EVERY apart, each null where the server told nothing, and `newest` is the last of
- * them or one after it. `problem` is why that is null.
- */
+/** Show what a model does. `readings` are READ_EVERY apart, null where the server told nothing; `newest` is the last or one after it, and `problem` why that is null. */
 export function showNumbers({ readings, newest, problem }) {
   const most = newest?.durations.bounds.at(-1), seconds = (value) => duration(value, most);
   const now = performance.now(), along = readings.slice(1).map((reading) => (reading ? 1 - (now - reading.now) / 1000 / WIDTH : 0));  // how far to the right each is

@@ -8,12 +8,11 @@ import { fillIn, leaveAnswer, listenToForm, showForm, showRefusal } from "./form
 import { parse } from "./json.js";
 import { MOMENTS, READ_EVERY, showNumbers } from "./numbers.js";
 import { elementsOf } from "./prose.js";
+import { linkOf, readLink } from "./request.js";
 import { ask, asJSON, checkHeaders, closeHeaders, learnKey } from "./server.js";
-import { linkOf, readLink } from "./visit.js";
 import { areMany, listed } from "./words.js";
 
 const MODELS_EVERY = 10000;  // milliseconds
-const NOT_DECLARED = "Not declared.";
 const MANY = 8;  // models, from which one would rather filter them
 const COLORS = { READY: "good", UNAVAILABLE: "bad" };  // of states; others have none
 
@@ -114,10 +113,7 @@ function listItem(name) {
   return build("li", {}, [link]);
 }
 
-/**
- * Show the model that the address names, else the first, and the request that the address carries. An entry of the history fills its request in once:
- * who comes back to it finds the form as it was left.
- */
+/** Show the model that the address names, else the first, and once the request that it carries: who comes back to it finds the form as it was left. */
 async function choose() {
   const { hash } = location, { name = models.keys().next().value, version, ...request } = readLink(hash);
   at("model").hidden = !models.has(name);
@@ -241,10 +237,7 @@ async function control(action) {
   if (document.activeElement === document.body) offered?.focus({ preventScroll: true });  // the button that was pressed was off, or is gone
 }
 
-/**
- * Lines of a table: a title, and the tensors that a model declares, or that it declares none. `inputs` is what is known of them, where it is, and
- * `labels` are those of outputs, by name.
- */
+/** Lines of a table: a title, and the tensors that a model declares. `inputs` is what else is known of them, and `labels` are those of outputs, by name. */
 function rowsOf(title, tensors, { inputs, labels = {} } = {}) {
   const titles = tensors.length ? [title, "type", "shape"] : [title];
   const head = titles.map((text) => build("th", { scope: "col", colSpan: 3 / titles.length }, [text]));
@@ -257,7 +250,7 @@ function rowsOf(title, tensors, { inputs, labels = {} } = {}) {
     const whole = areMany(all) ? [build("details", {}, [made("summary", "All of them"), made("p", all.join(", "), "text")])] : [];
     return more ? [row, build("tr", { className: "more" }, [build("td", { colSpan: 3, className: "faint" }, [more, ...whole])])] : [row];
   });
-  const none = build("td", { colSpan: 3, className: "faint" }, [inputs?.length === 0 ? NO_INPUTS : NOT_DECLARED]);
+  const none = build("td", { colSpan: 3, className: "faint" }, [inputs?.length === 0 ? NO_INPUTS : "Not declared."]);
   return [build("tr", {}, head), ...(rows.length ? rows : [build("tr", {}, [none])])];
 }
 
@@ -319,8 +312,7 @@ function listen() {
     history.replaceState(null, "");  // the request is filled in again, though the address has it already
     choose();
   });
-  at("load").addEventListener("click", () => control("load"));
-  at("unload").addEventListener("click", () => control("unload"));
+  for (const action of ["load", "unload"]) at(action).addEventListener("click", () => control(action));
   at("headers").addEventListener("change", greet);
   at("chosen-version").addEventListener("change", ({ target }) => { location.hash = linkOf({ name: shown.name, version: target.value || undefined }); });
   addEventListener("hashchange", choose);

@@ -12,10 +12,7 @@ const ENTRY = /^\s+\*{0,2}\w[\w.]*( \([^)]*\))?:(\s|$)/;  // in the style of Goo
 const PROMPT = /^\s*>>> /;
 const WORDS = /(`+)([^`]+?)\1|\*\*([^*\s](?:[^*]*[^*\s])?)\*\*|(?<![\w*])\*([^*\s](?:[^*]*[^*\s])?)\*(?![\w*])/g;
 
-/**
- * The blocks of a text: `{ kind: "text" | "inner" | "heading" | "code", lines }`, and `{ kind: "list", isNumbered, items }`. What is inner says more
- * of the text before it.
- */
+/** The blocks of a text: `{ kind: "text" | "inner" | "heading" | "code", lines }`, of which "inner" says more of the text before it, and `{ kind: "list", isNumbered, items }`. */
 export function blocksOf(text) {
   const blocks = [];
   let last = null;  // the block that goes on, if there is one

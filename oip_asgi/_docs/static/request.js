@@ -1,15 +1,14 @@
-// The body of a request: written from tensors, read again, what is sent of it, and where it has what the server refuses. Knows nothing of the page.
+// The body of a request: written from tensors, read again, as a link, what is sent of it, and where it has what the server refuses. Knows nothing of the page.
 
-import { parse, pretty, Written } from "./json.js";
+import { compact, parse, pretty, Written } from "./json.js";
 import { membersOf, numberOf, plainData, shapeOfCount } from "./tensors.js";
+
+const LONGEST = 8000;  // characters of a link, which browsers, mails and chats still take
 
 /** Whether the body of an action is an inference request; that of another is a flat object, whose members are the inputs. */
 export const isInference = (action) => action.startsWith("infer");
 
-/**
- * The tensors in a body of an action; null where it is no request. Raises SyntaxError where it is no JSON. Those of a flat object have no shape, and
- * also the `value` of their member.
- */
+/** The tensors in a body of an action, which in a flat object have no shape, but the `value` of their member; null where it is no request. Raises SyntaxError where it is no JSON. */
 export function tensorsOf(body, action) {
   const document = parse(body);
   if (document === null || typeof document !== "object" || document instanceof Written) return null;
@@ -90,6 +89,21 @@ export function sentIn({ body, file, action }, declared) {
     const shape = Array.isArray(tensor.shape) ? tensor.shape.map(numberOf) : input && shapeOfCount(input.shape, [tensor.data].flat(Infinity).length);
     return { ...tensor, shape, declared: input?.shape, parameters, data: plainData({ ...tensor, parameters }) };
   });
+}
+
+// Links
+
+/** The link to a model, or to a request that is filled in; null where the request is too long for a link. */
+export function linkOf({ name, version, action, body }) {
+  const fields = { model: name, ...(version === undefined ? {} : { version }), ...(action === undefined ? {} : { action, body: compact(body) }) };
+  const link = `#${new URLSearchParams(fields)}`;
+  return link.length > LONGEST ? null : link;
+}
+
+/** What a link says. */
+export function readLink(hash) {
+  const { model: name, version, action, body } = Object.fromEntries(new URLSearchParams(hash.slice(1)));
+  return { name, version, action, body };
 }
 
 // Where a request has what the server refuses, as the text of its answer names it

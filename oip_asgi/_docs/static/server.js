@@ -10,12 +10,8 @@ let refused = null;  // the headers with which the host has refused a request
 
 /** What a path of the server answers, as text. */
 export async function ask(path, options) {
-  let response;
-  try {
-    response = await fetch(new URL(path, MOUNT), { ...options, headers: { ...typed(), ...options?.headers } });
-  } catch {
-    throw new Error("The server does not answer.");
-  }
+  const asked = fetch(new URL(path, MOUNT), { ...options, headers: { ...typed(), ...options?.headers } });
+  const response = await asked.catch(() => { throw new Error("The server does not answer."); });
   const say = clockOf(response), text = await response.text(), { status } = response;
   if (!response.ok) {
     askForHeaders(response);

@@ -2,8 +2,7 @@
 
 import { at, breakable, chooseTab, listenToTabs, made, saveButton } from "./elements.js";
 import { compact, literal, oneLine, onLines, parse, pretty } from "./json.js";
-import { contentOf } from "./request.js";
-import { linkOf } from "./visit.js";
+import { contentOf, linkOf } from "./request.js";
 
 const LONG = 20000;  // characters of a body, from which it is not repeated in code
 
@@ -62,10 +61,7 @@ function python(request) {
 
 const READ = 'def read(name):\n    return base64.b64encode(open(name, "rb").read()).decode()\n\n\n';
 
-/**
- * The members of an inference request of which Python can write the arrays: inputs that have data and no parameters, or are parts, made by code. Null
- * where it is another request, too long, or what a server would refuse: it can be sent as it is written, but no client would make it.
- */
+/** The members of an inference request of which Python can write the arrays; null where it is another request, too long, or one that no client would make, as a server refuses it. */
 function inferenceIn({ body, file, action, parts }) {
   if (file || !action.startsWith("infer") || isLong(body)) return null;
   const { inputs, outputs, parameters, id } = parse(body);
@@ -146,9 +142,9 @@ function inputsOf(request) {
 const codeOf = ({ name }, parts) => parts.find((part) => part.name === name)?.code;
 
 function arrayOf({ name, shape, datatype, data }, parts) {
-  const code = data ? null : codeOf({ name }, parts);
-  if (code) return `${code}.astype("${DTYPES[datatype] ?? datatype.toLowerCase()}").reshape(${pretty(shape)})`;
-  return `np.array(${literal(pretty(data))}, dtype="${DTYPES[datatype] ?? datatype.toLowerCase()}").reshape(${pretty(shape)})`;
+  const dtype = `"${DTYPES[datatype] ?? datatype.toLowerCase()}"`;
+  const array = data ? `np.array(${literal(pretty(data))}, dtype=${dtype})` : `${codeOf({ name }, parts)}.astype(${dtype})`;
+  return `${array}.reshape(${pretty(shape)})`;
 }
 
 const argumentsOf = ({ name, version, headers }) =>
@@ -171,10 +167,10 @@ function browser({ url, headers, body, file, streams, parts, sources }) {
   return `${ask}for await (const events of response.body.pipeThrough(new TextDecoderStream())) console.log(events);\n`;
 }
 
-/** What declares the tensors that were sent and answered, for `register`, as far as they are not `declared`. */
-export function declaration(sent, answered, declared) {
-  const isDeclared = ([what, tensors]) => tensors.every(({ name }) => declared[what].includes(name));
-  const parts = [["inputs", sent], ["outputs", answered]].filter((part) => !isDeclared(part));
+/** What declares the tensors that were sent and answered, for `register`, as far as the metadata has none of their names. */
+export function declaration(sent, answered, { inputs, outputs }) {
+  const isDeclared = ([, tensors, declared]) => tensors.every(({ name }) => declared.some((each) => each.name === name));
+  const parts = [["inputs", sent, inputs], ["outputs", answered, outputs]].filter((part) => !isDeclared(part));
   const itemsOf = (items) => items.length > 1 ? `\n${items.map((item) => `    ${item},\n`).join("")}` : items.join("");  // each of several on a line
   return parts.map(([what, tensors]) => `${what}=[${itemsOf(tensors.map(specOf))}]`).join(",\n");
 }

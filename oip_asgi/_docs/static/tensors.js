@@ -1,6 +1,6 @@
 // Tensors: read from a body to be looked at, from files, or made; and their bytes, as the protocol has them. Knows nothing of the page.
 
-import { exactly, isJSON, parse, Written } from "./json.js";
+import { exactly, isJSON, parse, tried, Written } from "./json.js";
 import { counted, single } from "./words.js";
 
 const OF_PROTOCOL = ["model_name", "model_version", "id", "parameters"];  // members of a flat object that are no tensors
@@ -68,18 +68,11 @@ function texts(bytes) {
   const view = new DataView(bytes.buffer, bytes.byteOffset), found = [];
   for (let at = 0; at < bytes.length;) {
     const end = at + 4 + view.getUint32(at, true);
-    found.push(textOf(bytes.subarray(at + 4, end)));
+    const element = bytes.subarray(at + 4, end);
+    found.push(tried(() => new TextDecoder("utf-8", { fatal: true }).decode(element)) ?? element);
     at = end;
   }
   return found;
-}
-
-function textOf(bytes) {
-  try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-  } catch {
-    return bytes;
-  }
 }
 
 /** An element as a number, for what is drawn; null if it is none. */
@@ -174,4 +167,39 @@ export const zerosIn = (shape) => ({ shape, values: Array(sizeOf(shape)).fill(0)
 export function csvCode(name, datatype, separator, hasNames) {
   const dtype = /INT64/.test(datatype) ? `, dtype="${datatype.toLowerCase()}"` : "";
   return `np.genfromtxt(${JSON.stringify(name)}, delimiter=${JSON.stringify(separator)}${hasNames ? ", skip_header=1" : ""}${dtype})`;
+}
+
+// Pictures as arrays
+
+/** Where a shape has the height, the width and the colors of a picture; null if it is of none, or not of this one, which is scaled only where both sizes are given and none is 1. */
+export function layoutFor(shape, picture) {
+  const own = shape.length === 4 && [1, -1].includes(shape[0]) ? shape.slice(1) : shape, isColors = (size) => own.length === 3 && [1, 3, 4].includes(size);
+  const isLast = isColors(own[2]), isFirst = !isLast && isColors(own[0]), isGray = shape.length === 2 || (shape.length === 3 && shape[0] === -1);
+  if (!isLast && !isFirst && !isGray) return null;
+  const [height, width] = isLast ? own : own.slice(-2), sizes = [width, height];
+  const fits = [picture.width, picture.height].every((size, axis) => [-1, size].includes(sizes[axis]));
+  return fits || !sizes.some((size) => [-1, 1].includes(size)) ? { height, width, channels: isLast ? own[2] : isFirst ? own[0] : 1, isLast } : null;
+}
+
+/** The picture in a file as an array of a declared shape, in the size that this asks for: its values and its own shape. Raises Error where there is none, or where it does not fit. */
+export async function readPicture(file, declared, datatype) {
+  const picture = await createImageBitmap(file).catch(() => { throw new Error("it is neither npy nor CSV, nor a picture that the browser can read"); });
+  const layout = layoutFor(declared, picture);
+  if (!layout) throw new Error(`it is a picture of ${picture.width} by ${picture.height} pixels, expected the shape [${declared.join(", ")}]`);
+  const [height, width] = ["height", "width"].map((side) => (layout[side] === -1 ? picture[side] : layout[side]));
+  const context = new OffscreenCanvas(width, height).getContext("2d"), { channels, isLast } = layout;
+  context.drawImage(picture, 0, 0, width, height);
+  const values = valuesOf(context.getImageData(0, 0, width, height).data, { ...layout, width, height }, datatype);
+  return { values, shape: isLast ? [height, width, channels] : [channels, height, width] };
+}
+
+/** The values of a picture, from four bytes for each pixel: bytes for integers, and 0 to 1 for floats. */
+export function valuesOf(pixels, { height, width, channels, isLast }, datatype) {
+  const count = height * width, scale = isFloating(datatype) ? 255 : 1, values = new Array(count * channels);
+  for (let pixel = 0; pixel < count; pixel += 1) {
+    const [red, green, blue, alpha] = pixels.subarray(pixel * 4, pixel * 4 + 4);
+    const parts = channels === 1 ? [Math.round(0.299 * red + 0.587 * green + 0.114 * blue)] : [red, green, blue, alpha];
+    for (let part = 0; part < channels; part += 1) values[isLast ? pixel * channels + part : part * count + pixel] = parts[part] / scale;
+  }
+  return values;
 }

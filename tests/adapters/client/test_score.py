@@ -430,6 +430,15 @@ def test_a_run_that_is_cut_goes_on(score: Score, site: Site, tmp_path: Path) -> 
     assert "s.csv is complete: leave --resume out to score all rows anew" in complete.told
 
 
+def test_an_output_that_is_called_row_keeps_its_values(score: Score, site: Site) -> None:
+    site.server.register("named", lambda x: {"row": x, "p_0": x, "p": np.stack([x, x], 1)}, inputs=[TensorSpec("x", "FP64", [-1])])
+    assert score("named", "x\n1.5\n2.5\n", out="s.csv").text.splitlines() == [
+        "row,row.1,p_0,p_0.1,p_1",
+        "1,1.5,1.5,1.5,1.5",
+        "2,2.5,2.5,2.5,2.5",
+    ]
+
+
 def test_it_stops_where_no_row_can_be_scored(score: Score) -> None:
     stopped = score("rent", "town,area,floor\n" + "a,-1,0\n" * 50, "--chunk", "4", out="s.csv")
     assert stopped.status == 1

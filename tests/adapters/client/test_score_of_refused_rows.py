@@ -95,3 +95,14 @@ def test_few_requests_find_the_refused_rows(tmp_path: Path, bad: set[int], most:
     assert {*refused["a"]} == bad
     assert [*refused["row"]] == sorted(each + 1 for each in bad)
     assert len(pd.read_csv(out)) == 256 - len(bad)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_no_column_of_a_file_is_lost_to_one_of_ours(tmp_path: Path, suffix: str) -> None:
+    rows = {
+        "csv": "a,row,reason,row.1\n300,seat 4,late,x\n7,seat 5,,y\n",
+        "jsonl": '{"a": 300, "row": "seat 4", "reason": "late", "row.1": "x"}\n{"a": 7, "row": "seat 5"}\n',
+    }
+    refused = refuse_rows("small", tmp_path, f"rows.{suffix}", rows[suffix])
+    assert [list(each) for each in refused] == [["row", "reason", "a", "row.1", "reason.1", "row.1.1"]]
+    assert [refused[0][name] for name in ("row", "row.1", "reason.1", "row.1.1")] == [1, "seat 4", "late", "x"]

@@ -63,7 +63,7 @@ def test_a_picture_becomes_the_array_that_is_declared(scripts: Scripts) -> None:
     shapes = [[4, 5], [4, 5, 3], [3, 4, 5], [1, 3, 4, 5], [-1, 4, 5, 3], [1, 4, 5]]
     cases = [(shape, datatype) for shape in shapes for datatype in ("UINT8", "FP32")]
     sent = [(pixels.ravel().tolist(), *case) for case in cases]
-    asked = "drawing.valuesOf(Uint8Array.from(given[0]), drawing.layoutFor(given[1], { width: 5, height: 4 }), given[2])"
+    asked = "tensors.valuesOf(Uint8Array.from(given[0]), tensors.layoutFor(given[1], { width: 5, height: 4 }), given[2])"
     for (shape, datatype), found in zip(cases, scripts.values_of(asked, sent), strict=True):
         values = np.array(found) * (255 if datatype == "FP32" else 1)
         if 3 in shape:

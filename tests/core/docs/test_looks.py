@@ -177,7 +177,7 @@ def test_the_pixels_of_arrays(scripts: Scripts) -> None:
     same = [picture, picture.transpose(2, 0, 1), picture / np.float32(255), picture.astype(np.float32)]
     arrays = [*same, picture[..., 0], picture.astype(np.float32) * 2 - 100]
     outputs = [output("a", "UINT8" if each.dtype == np.uint8 else "FP32", *each.shape, data=each.ravel().tolist()) for each in arrays]
-    found = "((look) => [look.height, look.width, drawing.pixelsOf(look.pictures[0], look)])(looks.looksOf([given], { sent: [] })[0])"
+    found = "((look) => [look.height, look.width, figures.pixelsOf(look.pictures[0], look)])(looks.looksOf([given], { sent: [] })[0])"
     drawn = [
         np.array([*pixels.values()], np.uint8).reshape(height, width, 4) for height, width, pixels in scripts.values_of(found, outputs)
     ]

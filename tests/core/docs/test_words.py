@@ -121,8 +121,8 @@ def test_a_docstring_has_paragraphs_lists_headings_and_code(scripts: Scripts) ->
 def test_a_link_carries_a_model_and_a_request(scripts: Scripts) -> None:
     request = {"name": "org/m & é", "version": "1", "action": "infer", "body": '{"inputs": [\n  1.50, "#&=+ %"\n]}'}
     long = {**request, "body": json.dumps(["a" * 10_000])}
-    link, *others = scripts.values_of("visit.linkOf(given)", [request, {"name": "m"}, long])
+    link, *others = scripts.values_of("request.linkOf(given)", [request, {"name": "m"}, long])
     assert link.startswith("#model=org%2Fm")
     assert parse_qs(link[1:])["version"] == ["1"]
     assert others == ["#model=m", None]
-    assert scripts.value_of("visit.readLink(link)", link=link) == {**request, "body": '{"inputs":[1.50,"#&=+ %"]}'}
+    assert scripts.value_of("request.readLink(link)", link=link) == {**request, "body": '{"inputs":[1.50,"#&=+ %"]}'}

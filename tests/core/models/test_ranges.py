@@ -166,7 +166,7 @@ def test_ranges_of_the_training_data() -> None:
     found = {spec.name: (spec.minimum, spec.maximum) for spec in specs_of(frame, ranges=True)}
     none = (None, None)
     assert found == {"age": (20, 30), "fee": (1.5, 1.5), "city": none, "new": none, "none": none, "count": (3, 3)}
-    assert all(not spec.has_range for spec in specs_of(frame))
+    assert all(not spec.bounds for spec in specs_of(frame))
     server = InferenceServer()
     server.register("m", lambda df: len(df), content_type="pd", inputs=specs_of(frame[["age", "fee"]], ranges=True))
     assert error(ask(server, "m", age=[20, 31], fee=[1.5, 1.5])) == (400, "input 'age', row 1: 31 is out of range: expected 20 to 30")

@@ -1,13 +1,18 @@
-"""What an extension gives to the rest: routes of REST, methods of gRPC, and functions that change responses;
-and which extensions of Triton are refused, and why.
+"""What the rest of the package knows of Triton's extensions without any of them: the parameters of requests
+that they reserve; the forms in which they give routes, methods, and functions that change responses; and
+which of them are refused, and why.
 
-Knows no extension, no transport and no protobuf.
+Knows no extension, no models, no transport and no library of protobuf. `timeout` is checked in
+`_serving.decoding`. Parameters of sequences reach the model, and change nothing here.
+
+Specification: Triton's Sequence, Schedule Policy and Generate Extensions; `triton_` begins the names that it
+reserves.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -16,11 +21,70 @@ import msgspec
 from .._io import IO
 from .._protocol.access import Action
 from .._protocol.datatypes import Buffer
-from .._protocol.errors import InferenceError, InvalidRequest
+from .._protocol.errors import InferenceError, InvalidRequest, find_near, list_names, show
 from .._protocol.limits import MAX_QUESTION
-from .._protocol.tensors import InferenceResponse
+from .._protocol.tensors import ELSEWHERE, InferenceResponse
 
 T = TypeVar("T")
+
+WANTS_FINAL: Final = "triton_enable_empty_final_response"
+"""Whether a stream ends with a response without outputs, which says that it is the last one."""
+
+FINAL: Final = "triton_final_response"
+"""The parameter of a response that says so."""
+
+_FLAG: Final = ((bool,), "true or false")
+_EXPECTED: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
+    "sequence_id": ((int, str), "an integer, 0 or more, or a string"),
+    "sequence_start": _FLAG,
+    "sequence_end": _FLAG,
+    "priority": ((int,), "an integer, 0 or more"),
+    WANTS_FINAL: _FLAG,
+}
+"""The types of each parameter. Integers have 64 bits, and no sign."""
+
+OF_TREATMENT: Final = frozenset({*_EXPECTED, "timeout", "binary_data_output"})
+"""Parameters that say how a request is treated, not what is computed."""
+
+OF_PROTOCOL: Final = OF_TREATMENT | {"content_type", "headers", *ELSEWHERE}
+"""Parameters that mean something else than an argument of the model."""
+
+_RESERVED: Final = "triton_"
+
+
+def check_parameters(
+    parameters: Mapping[str, object], scalars: Collection[str], refused: Collection[str]
+) -> None:
+    """Check a request's parameters. The model reads its `scalars` there; other parameters of its callable are
+    `refused`.
+
+    If it has scalars, and reads no others, an unknown name may be a misspelled one, which would keep its
+    default.
+    """
+    for name, value in parameters.items():
+        if name in _EXPECTED:
+            kinds, expected = _EXPECTED[name]
+            if type(value) not in kinds or (type(value) is int and not 0 <= value < 2**64):
+                raise InvalidRequest(f"parameters.{name} is {show(value)}: expected {expected}")
+        elif name.startswith(_RESERVED):
+            raise InvalidRequest(
+                f"parameters[{show(name)}] is unknown, and names that begin with {_RESERVED} are reserved: "
+                "leave it out"
+            )
+        elif name in scalars or name in OF_PROTOCOL:
+            continue
+        elif name in refused:
+            raise InvalidRequest(
+                f"parameters[{show(name)}]: the model reads only what it annotates float, int, bool or str "
+                "from there: send an input, or "
+                "leave it out"
+            )
+        elif scalars:
+            near = find_near(name, scalars)
+            hint = "" if near is None else f"; did you mean {show(near)}?"
+            raise InvalidRequest(
+                f"unknown parameter {show(name)}: expected {list_names(sorted(scalars))}{hint}"
+            )
 
 
 class Question(Protocol):
@@ -79,6 +143,19 @@ def decode_question(
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InvalidRequest(f"{wrong}: {error}") from None
+
+
+def read_parameters(parameters: Any, where: str, others: str) -> dict[str, Any]:
+    """The parameters in a message of gRPC. `others` ends the list of the fields that a value may be in."""
+    read: dict[str, Any] = {}
+    for name, parameter in parameters.items():
+        choice = parameter.WhichOneof("parameter_choice")
+        if choice is None:
+            raise InvalidRequest(
+                f"{where}[{show(name)}] has no value: expected bool_param, int64_param, string_param{others}"
+            )
+        read[name] = getattr(parameter, choice)
+    return read
 
 
 _NO_TRACE_SETTINGS: Final = (

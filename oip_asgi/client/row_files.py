@@ -1,0 +1,327 @@
+"""Files of rows, for the command `score`: how they are read, what their columns become for a model, and what
+is written of its outputs. Knows no requests, and imports what users can import.
+
+Files are read and written by pandas, in frames whose values are objects: the texts of CSV, and None for what
+is missing. What the values of a column become, the model's declaration decides, as for any list that a
+`Client` sends.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from .. import InferenceError, InferenceResponse, TensorSpec
+
+
+class Stopped(Exception):
+    """No row can be scored any more; the text says why."""
+
+
+def need(fits: object, otherwise: str, error: type[Exception] = ValueError) -> None:
+    if not fits:
+        raise error(otherwise)
+
+
+# Files
+
+
+def read_rows(file: Path, size: int, names: list[str] | None = None) -> Iterator[pd.DataFrame]:
+    """The file in frames of at most so many rows, whose index has their numbers, from 1 on.
+
+    Raises:
+        ValueError: It cannot be read.
+        OSError: It cannot be read.
+    """
+    first = 1
+    try:
+        for part in READERS[file.suffix.lower()](file, size):
+            rows = pd.DataFrame(part, columns=names, dtype=object)
+            yield rows.where(rows.notna(), None).set_axis(range(first, first + len(rows)))
+            first += len(rows)
+    except ValueError as error:
+        why = (
+            f"{error.msg}, at character {error.pos + 1} of the line {error.doc.strip()[:100]!r}"
+            if isinstance(error, json.JSONDecodeError)
+            else error
+        )
+        raise ValueError(f"{file}, in rows {first} to {first + size - 1}: {why}") from None
+
+
+def _read_csv(file: Path, size: int) -> Iterator[Any]:
+    # the engine in C drops what the first row of a chunk has too much; and of blank lines, which are all
+    # None, `""` is to be known
+    with pd.read_csv(
+        file, chunksize=size, dtype=object, na_filter=False, engine="python", skip_blank_lines=False
+    ) as parts:
+        for rows in parts:
+            need(  # else pandas has taken the first values of each row for its name
+                isinstance(rows.index, pd.RangeIndex),
+                "the first rows have more values than the file has columns",
+            )
+            yield rows.dropna(how="all")
+
+
+def _read_json_lines(file: Path, size: int) -> Iterator[Any]:
+    """Each line by itself: `read_json` rounds whole numbers beside a gap, and takes 1e400 for infinity."""
+    with file.open("rb") as opened:
+        lines = (json.loads(line, parse_float=_read_float) for line in opened if line.strip())
+        while part := list(islice(lines, size)):
+            need(
+                all(isinstance(row, dict) and "" not in row for row in part),
+                "expected an object in each line, whose keys are the names of columns",
+            )
+            yield part
+
+
+def _read_parquet(file: Path, size: int) -> Iterator[Any]:
+    import pyarrow.parquet
+
+    for batch in pyarrow.parquet.ParquetFile(file).iter_batches(size):
+        rows = pd.DataFrame(batch.to_pylist(), columns=batch.schema.names, dtype=object)
+        yield rows.map(lambda cell: cell.isoformat() if hasattr(cell, "isoformat") else cell)
+
+
+READERS: Final[Mapping[str, Callable[[Path, int], Iterator[Any]]]] = {
+    ".csv": _read_csv,
+    ".jsonl": _read_json_lines,
+    ".ndjson": _read_json_lines,
+    ".json": _read_json_lines,
+    ".parquet": _read_parquet,
+}
+"""What reads a file of each suffix."""
+
+
+def write_rows(file: Path, rows: Iterator[dict[str, Any]]) -> None:
+    suffix = file.suffix.lower()
+    if suffix == ".parquet":
+        try:
+            pd.DataFrame(rows, dtype=object).to_parquet(file, index=False)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"{file} would have a column of several types ({error}): declare the outputs of the model"
+            ) from None
+    else:
+        with file.open("wb") as opened:
+            while part := list(islice(rows, 2**12)):
+                text = (
+                    _to_csv(part, has_names=opened.tell() > 0)
+                    if suffix == ".csv"
+                    else "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in part)
+                )
+                opened.write(text.encode())
+
+
+def _to_csv(rows: list[dict[str, Any]], *, has_names: bool) -> str:
+    write = partial(
+        pd.DataFrame(rows, dtype=object).to_csv, index=False, header=not has_names, lineterminator="\n"
+    )
+    text = str(write())
+    return str(write(quoting=1)) if "\r" in text else text  # as Python itself does since 3.13
+
+
+# Texts of CSV
+
+_BOOLS: Final = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
+
+
+def read_text(text: str | None) -> Any:
+    """The value of a text of CSV as pandas reads it: what is no number and no boolean is a text, and None if
+    it is empty."""
+    plain = (text or "").strip().replace("_", "x")  # 1_000 is a number to Python alone
+    for read in (int, _BOOLS.__getitem__, _read_float):
+        with suppress(KeyError, ValueError):
+            return read(plain)
+    return text or None
+
+
+def _read_float(text: str) -> float:
+    """A number, or an infinity that is written as one. Raises ValueError if no float is that large."""
+    if abs(float(text)) == np.inf and "n" not in text.casefold():
+        raise ValueError(f"{text[:40]} is out of range for FP64")
+    return float(text)
+
+
+# Inputs
+
+_NONE: Final = type(None)
+
+Column: TypeAlias = tuple[str | list[str], Callable[[Any], Any], Callable[[list[Any]], Any]]
+"""What becomes of one column of a file, or of several that are the elements of an array: their names, what
+each value becomes, and what a `Client` gets for a list of these."""
+
+
+def find_types(
+    file: Path, size: int, specs: Sequence[TensorSpec], *, are_texts: bool
+) -> tuple[dict[str, set[type]], int]:
+    """The types of all values of each column whose values decide what it becomes; and how many rows there
+    are."""
+    types, total, read = dict[str, set[type]](), 0, read_text if are_texts else lambda value: value
+    asked = {spec.name for spec in specs if spec.other_datatypes == "all" or spec.content_type == "pd_json"}
+    for rows in read_rows(file, size):
+        for name in dict.fromkeys([*types, *rows]):  # a row of JSON need not have each column
+            values = () if specs and name not in asked else rows.get(name, [None])
+            types.setdefault(name, {_NONE} if total else set()).update(map(type, map(read, values)))
+        total += len(rows)
+    return types, total
+
+
+def plan_columns(
+    specs: Sequence[TensorSpec], names: list[str], types: Mapping[str, set[type]], *, are_texts: bool
+) -> dict[str, Column]:
+    """Find the columns of a file that a model takes, by the names of its inputs.
+
+    Args:
+        specs: What the model declares of its inputs.
+        names: Of the columns that are the elements of its only input, or that are sent if it declares none.
+        types: Those of the values of each column of the file, which decide where the model takes any
+            datatype.
+        are_texts: Whether all values of the file are texts.
+
+    Raises:
+        ValueError: They do not fit; the text says which were expected.
+    """
+    rows = [spec for spec in specs if spec.shape[:1] == (-1,)]
+    # metadata does not tell which are optional: the server does
+    present = [spec for spec in rows if spec.name in types]
+    if not specs:  # each column is what its values are
+        present = [TensorSpec(name, "FP64", [-1]) for name in names]
+    absent = {spec.name.casefold(): spec.name for spec in specs if spec.name not in types}
+    for name in types if present else ():  # or all rows would have the default of an optional input
+        other = absent.get(name.strip().casefold())
+        need(other is None, f"the file has no column {other!r}, but {name!r}: rename it")
+    if present:
+        return {
+            spec.name: _plan_column(spec, types[spec.name], is_declared=bool(specs), are_texts=are_texts)
+            for spec in present
+        }
+    expected = [spec.name for spec in rows or specs]
+    row = f"; a line is one row, such as {json.dumps(dict.fromkeys(expected[:10], '...'))}"
+    such_as = row if {"rows", "inputs", "instances"} & types.keys() else ""
+    need(
+        len(rows) == 1 and len(rows[0].shape) == 2,
+        f"the model takes {list_names(expected)}: the file has {list_names(types)}{such_as}",
+    )
+    width, are_floats = rows[0].shape[1], rows[0].other_datatypes == "numbers"
+    need(
+        width in (-1, len(names)),
+        f"the input {expected[0]!r} has {width} columns, and the file {len(names)}: name them, in the order "
+        "of the training, by --columns",
+    )
+    read = partial(_read, is_text=not are_texts, empty="", are_floats=are_floats)
+    return {expected[0]: (names, read, list)}
+
+
+def list_names(names: Collection[str]) -> str:
+    return ", ".join([*map(repr, list(names)[:10]), *(["..."] if len(names) > 10 else [])])
+
+
+def _plan_column(spec: TensorSpec, types: set[type], *, is_declared: bool, are_texts: bool) -> Column:
+    """What becomes of one column. Where the model takes any datatype, all of its values decide, as pandas
+    reads them; but of a code such as 00123, a model that knows it as a text gets it so.
+
+    Raises:
+        ValueError: It has values of several types, and each row would have its own. In CSV, such a column is
+            texts.
+    """
+    is_any, is_text = not is_declared or spec.other_datatypes == "all", spec.datatype == "BYTES"
+    are_numbers = types <= {int, float, _NONE}
+    is_mixed = len({float if each is int else each for each in types} & {str, bool, float}) > 1
+    need(
+        not is_any or not is_mixed or are_texts,
+        f"column {spec.name!r} has texts, numbers or booleans side by side: declare it, or write all of them "
+        "as texts",
+    )
+    is_guessed = spec.content_type == "pd_json" or (is_any and not is_text)
+    stay_texts = is_mixed or str in types if is_guessed else is_text
+    read = partial(
+        _read,
+        is_text=not are_texts or stay_texts,
+        empty=None if are_texts and (spec.may_miss or not is_declared) else "",
+        are_floats=spec.other_datatypes == "numbers"
+        or (is_any and not stay_texts and are_numbers and types != {int}),
+    )
+    has_gaps = not is_declared and _NONE in types and not are_numbers  # which a `Client` cannot know
+    write = partial(pd.Series, dtype=object) if has_gaps else list
+    return spec.name, read, _keep_encoded if spec.content_type == "base64" else write
+
+
+def _read(value: Any, *, is_text: bool, empty: str | None, are_floats: bool) -> Any:
+    """A value of a cell. A model of numbers has no missing boolean; and a whole number that a float would
+    round stays one."""
+    value = (empty if value == "" else value) if is_text else read_text(value)
+    if not are_floats or not isinstance(value, (int, float, _NONE)) or abs(value or 0) >= 2**53:
+        return value
+    return np.nan if value is None else float(value)
+
+
+def _keep_encoded(values: list[Any]) -> Any:
+    """Texts are base64 already: an array is sent as it is."""
+    return np.array(values, dtype=object) if {*map(type, values)} == {str} else values
+
+
+def make_inputs(columns: Mapping[str, Column], rows: pd.DataFrame, *, are_texts: bool) -> dict[str, Any]:
+    """What a `Client` sends of some rows. Raises InferenceError if a row has too few values."""
+    if are_texts and rows.isna().any(axis=None):
+        raise InferenceError(
+            f"it has {rows.iloc[0].notna().sum()} values, and the file has {len(rows.columns)} columns"
+        )
+    return {
+        name: write(np.frompyfunc(read, 1, 1)(rows[chosen].to_numpy()).tolist())
+        for name, (chosen, read, write) in columns.items()
+    }
+
+
+# Outputs
+
+_NAMES: Final = {"nan": None, "inf": "Infinity", "-inf": "-Infinity"}
+"""What JSON of the protocol has for these."""
+
+
+def read_outputs(
+    response: InferenceResponse, rows: pd.DataFrame, labels: Mapping[str, Sequence[str]], suffix: str
+) -> list[dict[str, Any]]:
+    """What is written of some rows. In CSV, each element of a row has a column, named by its label or its
+    place.
+
+    Raises:
+        Stopped: There is not one row for each.
+    """
+    columns: dict[str, Any] = {"row": rows.index.tolist()}
+    for tensor in response.outputs:
+        name, array = tensor.name, tensor.array[:, 0] if tensor.array.shape[1:] == (1,) else tensor.array
+        need(
+            array.shape[:1] == (len(rows),),
+            f"the model does not score row by row: the output {name!r} of {len(rows)} rows has the shape "
+            f"{list(array.shape)}",
+            Stopped,
+        )
+        if array.dtype.hasobject:
+            is_json = tensor.parameters.get("content_type") == "pd_json"
+            read = json.loads if is_json else lambda text: text.decode(errors="backslashreplace")
+            array = np.frompyfunc(read, 1, 1)(array)
+        elif array.dtype.kind == "f" and suffix not in (".csv", ".parquet"):
+            array = np.frompyfunc(_NAMES.get, 2, 1)(array.astype(str), array.astype(object))
+        if suffix == ".csv" and array.ndim > 1:
+            elements, own = array.reshape(len(rows), -1).T, labels.get(name, ())
+            names = own if len({*own}) == len(own) == len(elements) else range(len(elements))
+            for each, values in zip(names, elements, strict=True):
+                columns[name_beside(columns, f"{name}_{each}")] = values.tolist()
+        else:
+            columns[name_beside(columns, name)] = array.tolist()
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def name_beside(others: Container[str], name: str) -> str:
+    """The name of a column beside others, as pandas calls a second one of a name."""
+    while name in others:
+        name = f"{name}.1"
+    return name

@@ -1,0 +1,77 @@
+"""The command that scores a file, where a run was cut before it wrote a line, and where another one writes the same file."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from oip_asgi import InferenceServer, OIPApp, TensorSpec
+from tests.adapters.client.conftest import Score
+from tests.support.threads import serving
+
+ROWS = "".join(["area\n", *(f"{row}\n" for row in range(1, 21))])
+SCORED = ["row,output_0", *(f"{row},{row}.0" for row in range(1, 21))]
+
+
+class Waiting:
+    """A model that waits until it may go on."""
+
+    def __init__(self) -> None:
+        self.has_begun, self.goes_on, self.url = threading.Event(), threading.Event(), ""
+
+    def __call__(self, area: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        self.has_begun.set()
+        self.goes_on.wait(30)
+        return area
+
+
+@pytest.fixture
+def waiting() -> Iterator[Waiting]:
+    server, model = InferenceServer(), Waiting()
+    server.register("waits", model, inputs=[TensorSpec("area", "FP64", [-1])])
+    with serving(OIPApp(server, path="/v2")) as port:
+        model.url = f"http://127.0.0.1:{port}/v2"
+        yield model
+
+
+@pytest.mark.parametrize("text", ["", '\n{"rows": "/ro'])
+def test_a_run_that_was_cut_before_its_first_line_begins_again(score: Score, waiting: Waiting, tmp_path: Path, text: str) -> None:
+    part = tmp_path / "s.csv.part.jsonl"
+    part.write_text(text)
+    waiting.goes_on.set()
+    scored = score("waits", ROWS, "--resume", at=waiting.url, out="s.csv")
+    assert (scored.status, scored.text.splitlines(), part.exists()) == (0, SCORED, False), scored.told
+
+
+@pytest.mark.parametrize("option", [(), ("--resume",)])
+def test_of_two_runs_with_one_file_the_second_is_refused(score: Score, waiting: Waiting, tmp_path: Path, option: tuple[str, ...]) -> None:
+    (tmp_path / "rows.csv").write_text(ROWS)
+    run = partial(score, "waits", None, "--chunk", "5", at=waiting.url, out="s.csv")
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(run)
+        try:
+            assert waiting.has_begun.wait(30)
+            second = run(*option)
+        finally:
+            waiting.goes_on.set()
+        assert first.result(60).status == 0
+    assert (second.status, f"another run writes {tmp_path / 's.csv'}" in second.told) == (2, True), second.told
+    assert second.text.splitlines() == SCORED
+
+
+def test_a_file_system_without_locks_is_no_hindrance(score: Score, waiting: Waiting, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(pytest.importorskip("fcntl"), "flock", refuse)
+    waiting.goes_on.set()
+    assert score("waits", ROWS, at=waiting.url, out="s.csv").text.splitlines() == SCORED
