@@ -202,20 +202,19 @@ class RequestReader(msgspec.Struct, frozen=True, eq=False):
 
     annotation: str
     codec: AnyRequestCodec
-    declared: Mapping[str, TensorSpec]
+    known: Mapping[str, TensorSpec | None]
+    """What is declared of the inputs that are known, in their order."""
     decoders: Mapping[str, Decode]
     """For content types that are not this package's."""
-    order: list[str] = []
-    """The names of the inputs that are known, in their order."""
 
     def read(self, tensors: list[Tensor], request: InferenceRequest) -> Any:
         """The value of some tensors of a request, in their order. A tensor without content type is read with
         the declared one."""
-        if self.order and list(map(_get_name, tensors)) != self.order:
-            positions = {name: position for position, name in enumerate(self.order)}
-            tensors = sorted(tensors, key=lambda tensor: positions.get(tensor.name, len(positions)))
-        if self.declared:
-            tensors = [apply_declaration(tensor, self.declared.get(tensor.name)) for tensor in tensors]
+        if self.known:
+            if list(map(_get_name, tensors)) != list(self.known):
+                positions = {name: position for position, name in enumerate(self.known)}
+                tensors = sorted(tensors, key=lambda tensor: positions.get(tensor.name, len(positions)))
+            tensors = [apply_declaration(tensor, self.known.get(tensor.name)) for tensor in tensors]
         try:
             return self.codec.decode_request(
                 InferenceRequest(tensors, request.id, request.parameters, request.outputs, self.decoders)
@@ -381,7 +380,7 @@ class Codecs:
         return next((codec for codec in self._for_requests if codec.yields(normalize(annotation))), None)
 
     def make_request_reader(
-        self, codec: AnyRequestCodec, annotation: Any, declared: Mapping[str, TensorSpec]
+        self, codec: AnyRequestCodec, annotation: Any, known: Mapping[str, TensorSpec | None]
     ) -> RequestReader:
         called = (
             f"what {_name_codec(codec)} decodes"
@@ -389,7 +388,7 @@ class Codecs:
             else inspect.formatannotation(annotation)
         )
         self.check_library(codec, called)
-        return RequestReader(called, codec, declared, self._list_others())
+        return RequestReader(called, codec, known, self._list_others())
 
     def find_writer(self, annotation: Any) -> AnyInputCodec | None:
         """The codec for a result with this annotation; None if the value itself shows how to write it, as
@@ -418,10 +417,7 @@ class Codecs:
 
     def request_codec_for_value(self, value: Any) -> AnyRequestCodec | None:
         """The codec for a result that becomes a whole response; None for other results."""
-        for codec in self._for_requests:
-            if _can_encode(codec, value):
-                return codec
-        return None
+        return next((codec for codec in self._for_requests if _can_encode(codec, value)), None)
 
 
 default_codecs: Final = cache(Codecs)

@@ -211,10 +211,9 @@ def _check_rows(tensors: Sequence[Tensor]) -> int:
     for tensor in tensors:
         if tensor.array.shape not in shapes:
             number = len(rows_of(tensor, str(tensor.parameters.get("content_type", "pd"))))
-            first = show(tensors[0].name)
             raise InvalidRequest(
-                f"column {show(tensor.name)} has {number} rows, but {first} has {rows}: expected as many in "
-                "each"
+                f"column {show(tensor.name)} has {number} rows, but {show(tensors[0].name)} has {rows}: "
+                "expected as many in each"
             )
     return rows
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date, datetime, time
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from msgspec import inspect as types
@@ -21,7 +21,6 @@ from .column_dtypes import DTYPE
 from .dates import NO_DATE, DatetimeCodec, read_moment
 from .entering import enter
 from .plain import Base64Codec, PandasJSONCodec, StringCodec, read_beside_missing, read_json
-from .row_schemas import Schema, find_example
 
 KINDS: Final[Mapping[type[types.Type], tuple[type, TensorSpec]]] = {
     types.BoolType: (bool, TensorSpec("any", "BOOL", [-1], pd_dtype="boolean")),
@@ -35,6 +34,11 @@ KINDS: Final[Mapping[type[types.Type], tuple[type, TensorSpec]]] = {
 """How the values of one type are sent. The `pd_dtype` is that with which some may be missing, where the
 datatype has no value for that."""
 
+
+Schema: TypeAlias = dict[str, Any]
+"""A JSON Schema."""
+
+_BOUNDS: Final = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
 
 _TYPED: Final[Mapping[str | None, Mapping[str, str]]] = {None: {}, "str": {"content_type": "str"}}
 
@@ -71,7 +75,7 @@ class Field(NamedTuple):
         return not self.is_list and not self.is_date and not self.is_binary
 
     def spec(self, name: str) -> TensorSpec:
-        kind, example = KINDS[self.of][1], find_example(self.schema)
+        kind, example = KINDS[self.of][1], _find_example(self.schema)
         nullable = kind.pd_dtype if self.is_nullable else None
         shape = (-1, -1) if self.is_list else (-1,)
         return TensorSpec(name, kind.datatype, shape, kind.content_type, example=example, pd_dtype=nullable)
@@ -153,3 +157,21 @@ def _to_day(moment: datetime) -> datetime | date:
     """A time of the day stays, so that it is refused."""
     is_day = moment.time() == _MIDNIGHT and moment.tzinfo is None
     return moment.date() if is_day else moment
+
+
+def _find_example(schema: Schema) -> list[Any] | None:
+    """A value that fits, where zero or a plain text would not: of a list, an element."""
+    schema = {**schema, **schema.get("items", schema.get("anyOf", [schema])[0])}
+    values = [*schema.get("examples", ()), *schema.get("enum", ()), schema.get("const")]
+    given = next((each for each in values if isinstance(each, (str, int, float))), None)
+    bounds: dict[str, float] = {name: schema[name] for name in _BOUNDS if name in schema}
+    near = [each for bound in bounds.values() for each in (bound, bound + 1, bound - 1)]
+    fitting = (each for each in (0, *near, sum(bounds.values()) / 2) if _is_within(each, bounds))
+    example = next(fitting, 0) if given is None else given
+    return [example] if example or given is not None else None
+
+
+def _is_within(value: float, bounds: Mapping[str, float]) -> bool:
+    return bounds.get("minimum", value) <= value <= bounds.get("maximum", value) and bounds.get(
+        "exclusiveMinimum", value - 1
+    ) < value < bounds.get("exclusiveMaximum", value + 1)

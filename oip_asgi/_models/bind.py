@@ -1,8 +1,7 @@
 """A callable and its declared inputs -> the `Binding` that calls it with a request. Runs once, at
 registration. Knows no requests.
 
-First all inputs together, then how the value of each parameter is made of them, and whether it may be
-missing.
+`bind` has the steps, in their order; then comes each step.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from .._protocol.limits import LOOP_BYTES, LOOP_COLUMNS
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceRequest, Tensor
 from .annotations import parse_return
-from .binding import (
+from .arguments import (
     PLAIN,
     Arguments,
     Binding,
@@ -40,18 +39,15 @@ from .binding import (
     take_unnamed,
 )
 from .callables import STREAMS, find_description, kind_of
-from .estimators import has_docstring_of_library
+from .estimators import is_written_by_library
 from .inputs import Becomes, Input, make_inputs
 from .signature import (
-    OF_ONE_REQUEST,
     Declared,
     ParsedParameter,
     Signature,
     find_instead,
-    find_names_by_position,
     list_parameter_names,
     parse_signature,
-    read_signature,
 )
 
 
@@ -63,95 +59,41 @@ def bind(
     optional: Collection[str] = (),
 ) -> Binding:
     """Decide how each parameter's value is made. A request may leave out the `optional` inputs."""
-    label = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
-    request_codec = codecs.requests[content_type] if content_type in codecs.request_only else None
-    declared = Declared(label, specs, codecs, content_type, request_codec)
-    names = find_names_by_position(function, declared)
-    if names is None:
-        read, label = read_signature(function, label)
-        declared = declared._replace(label=label)
-    else:
-        read = inspect.Signature(
-            [inspect.Parameter(f"x{index}", inspect.Parameter.POSITIONAL_ONLY) for index in range(len(names))]
-        )
-    signature = parse_signature(function, read, names, declared)
-    inputs, parameters = take_parameters(
-        signature, _list_known_inputs(signature, optional, declared), declared
-    )
-    request_reader = _make_request_reader(signature, inputs, declared)
+    signature, declared = parse_signature(function, specs, codecs, content_type)
+    known = _list_known_inputs(signature, optional, declared)
+    inputs, parameters = _take_parameters(signature, known, declared)
     unnamed = [entry for entry in inputs if entry.reader is None]
-    receiver = _find_receiver(signature, unnamed, declared)
-    read_each = None if receiver is None else _make_each_reader(receiver, unnamed, declared)
-    reader, has_rest = receiver and receiver.reader, receiver is not None and receiver is signature.rest
-    becomes = _find_what_becomes(Input(""), reader, request_reader)
-    inputs = [
-        msgspec.structs.replace(
-            entry,
-            is_unannotated=entry.spec is not None
-            and (own := entry.reader or reader) is not None
-            and not own.annotation,
-            becomes=_find_what_becomes(entry, reader, request_reader),
-        )
-        for entry in inputs
-    ]
-    reserved = (
-        list_parameter_names(function).difference(entry.name for entry in inputs if entry.reader)
-        if has_rest
-        else frozenset()
+    whole = _make_request_reader(signature, inputs, declared)
+    each = _find_receiver(signature, unnamed, declared)
+    _check_content_type(whole, inputs, declared)
+    arguments = _make_arguments(function, signature, inputs, unnamed, parameters, whole, each, declared)
+    of_rest = _find_what_becomes(each, whole)
+    is_open = (each or whole or signature.of_one_request is InferenceRequest) and not (specs or unnamed)
+    accepted = make_inputs(
+        [_describe_input(entry, each, of_rest) for entry in inputs], of_rest if is_open else None
     )
-    if clashing := sorted(reserved.intersection(entry.name for entry in unnamed)):
-        raise TypeError(
-            f"{label}: the declared input {clashing[0]!r} has the name of a parameter that is something "
-            "else: rename one of them"
-        )
-    _check_content_type(request_reader, inputs, declared)
-    of_one_request = {p.annotation.wanted for p in signature.plain if p.takes_request}
-    arguments = Arguments(
-        parameters=[
-            *parameters,
-            *(Parameter(entry.name, read_each) for entry in unnamed if read_each and not has_rest),
-        ],
-        rest=read_each if has_rest else None,
-        whole=request_reader
-        and msgspec.structs.replace(request_reader, order=[entry.name for entry in unnamed]),
-        named=frozenset(entry.name for entry in inputs if entry.reader),
-        reserved=reserved,
-        of_one_request=next((kind for kind in OF_ONE_REQUEST if kind in of_one_request), None),
-    )
-    takes_others = has_rest or request_reader is not None or signature.takes_request
-    known = make_inputs(inputs, becomes if takes_others and not specs and not unnamed else None)
     return Binding(
-        inputs=known,
+        inputs=accepted,
         arguments=arguments,
         codecs=codecs,
-        returned=parse_return(read.return_annotation, codecs, streams=kind_of(function, "thread") in STREAMS),
-        description="" if has_docstring_of_library(function) else find_description(function),
-        arrays=frozenset(p.parameter.name for p in signature.plain if not p.is_scalar),
-        is_plain={each.from_ for each in arguments.parameters} <= PLAIN and not (has_rest or known.ranged),
-        most_on_loop=LOOP_COLUMNS if becomes in ("series", "column") else LOOP_BYTES,
+        returned=parse_return(signature.returned, codecs, streams=kind_of(function, "thread") in STREAMS),
+        description="" if is_written_by_library(function) else find_description(function),
+        refused=frozenset()
+        if arguments.read_parameters
+        else frozenset(p.parameter.name for p in signature.plain if not p.is_scalar),
+        is_plain={taken.from_ for taken in parameters} <= PLAIN and not (each or accepted.ranged),
+        most_on_loop=LOOP_COLUMNS if of_rest in ("series", "column") else LOOP_BYTES,
         is_untyped=signature.untyped is not None,
-        knows_columns=signature.fitted != [] or request_codec is not PandasCodec or len(specs) > 0,
+        knows_columns=signature.fitted != [] or declared.request_codec is not PandasCodec or len(specs) > 0,
     )
-
-
-def _find_what_becomes(entry: Input, each: Reader | None, whole: RequestReader | None) -> Becomes:
-    """What becomes of an input: if it has no parameter of its own, `each` reads it, or `whole` all of
-    these."""
-    if entry.reader is not None:
-        return "series" if entry.reader.is_column else "value"
-    if whole is not None and isinstance(whole.codec, Rows):
-        return "field"
-    if whole is not None and whole.codec.content_type == PandasCodec.content_type:
-        return "column"
-    is_series = each is not None and each.is_column
-    return "series" if is_series or (entry.spec is not None and entry.spec.pd_dtype) else "value"
 
 
 def _list_known_inputs(
     signature: Signature, optional: Collection[str], declared: Declared
 ) -> dict[str, Input]:
-    """The inputs that are known before the parameters are looked at: the declared ones, or the columns of a
-    frame."""
+    """The inputs that are known before the parameters are looked at, in the order in which they are taken:
+    the declared ones, or the columns of the frame of the training, whose order counts if these are
+    declared."""
     specs = {spec.name: spec for spec in declared.specs}
     if len(specs) != len(declared.specs):
         raise ValueError(
@@ -165,11 +107,14 @@ def _list_known_inputs(
             spec.name: Input(spec.name, spec, content_type=spec.content_type, is_needed=is_needed)
             for spec, is_needed in rows.inputs
         }
+    columns = signature.fitted or ()
     if not specs and declared.request_codec is PandasCodec:
-        return {name: Input(name) for name in signature.fitted or ()}
+        return {name: Input(name) for name in columns}
     return {
-        name: Input(name, spec, content_type=declared.find_type(spec), is_needed=name not in optional)
-        for name, spec in specs.items()
+        name: Input(
+            name, specs[name], content_type=declared.find_type(specs[name]), is_needed=name not in optional
+        )
+        for name in (columns if set(columns) == specs.keys() else specs)
     }
 
 
@@ -185,19 +130,17 @@ def _make_request_reader(
             f"{declared.label}: only one parameter, or **inputs, can take all tensors that have no "
             "parameter of their own"
         )
-    codec = whole[0][0]
+    [(codec, annotation)] = whole
     if isinstance(codec, Rows):
-        if taken := [
-            spec.name for (spec, _), entry in zip(codec.inputs, inputs, strict=False) if entry.reader
-        ]:
+        fields = {spec.name for spec, _ in codec.inputs}
+        if taken := [entry.name for entry in inputs if entry.reader and entry.name in fields]:
             raise TypeError(
                 f"{declared.label}: {codec.cls.__name__} has a field {taken[0]!r}, and so is a parameter "
                 "called: rename one"
             )
-        return declared.codecs.make_request_reader(*whole[0], {})
-    specs = {entry.name: entry.spec for entry in inputs if entry.spec is not None}
-    reader = declared.codecs.make_request_reader(*whole[0], specs)
-    for spec in specs.values():
+    known = {entry.name: entry.spec for entry in inputs if entry.reader is None}
+    reader = declared.codecs.make_request_reader(codec, annotation, {} if isinstance(codec, Rows) else known)
+    for spec in filter(None, reader.known.values()):
         if spec.pd_dtype is not None:
             try:  # a wrong declaration fails here, and not each request
                 read_column(
@@ -216,7 +159,7 @@ def _find_receiver(
     spread, rest = signature.spread, signature.rest
     if rest and not (spread and len(declared.specs) == len(unnamed) == 1):
         return rest
-    if signature.takes_request or any(p.request_codec for p in signature.plain):
+    if signature.of_one_request is InferenceRequest or any(p.request_codec for p in signature.plain):
         return None
     if spread and not unnamed:
         raise TypeError(
@@ -231,20 +174,48 @@ def _find_receiver(
     return spread
 
 
+def _make_arguments(
+    function: Callable[..., Any],
+    signature: Signature,
+    inputs: Sequence[Input],
+    unnamed: Sequence[Input],
+    parameters: Sequence[Parameter],
+    whole: RequestReader | None,
+    each: ParsedParameter | None,
+    declared: Declared,
+) -> Arguments:
+    named = frozenset(entry.name for entry in inputs if entry.reader)
+    read = None if each is None else _make_each_reader(each, unnamed, declared)
+    is_rest = each is not None and each is signature.rest
+    reserved = list_parameter_names(function) - named if is_rest else frozenset()
+    if clashing := sorted(reserved.intersection(entry.name for entry in unnamed)):
+        raise TypeError(
+            f"{declared.label}: the declared input {clashing[0]!r} has the name of a parameter that is "
+            "something else: rename one of them"
+        )
+    spread = [] if is_rest or read is None else [Parameter(entry.name, read) for entry in unnamed]
+    return Arguments(
+        parameters=[*parameters, *spread],
+        rest=read if is_rest else None,
+        whole=whole,
+        named=named,
+        reserved=reserved,
+        of_one_request=signature.of_one_request,
+    )
+
+
 def _make_each_reader(annotated: ParsedParameter, inputs: Sequence[Input], declared: Declared) -> Read:
     """Make the function that reads each tensor of `*inputs` or `**inputs`."""
     annotation, text, datatype = annotated.annotation, annotated.text, annotated.annotation.datatype
     if (annotation.declared is not None or annotation.shape is not None) and not declared.specs:
         raise TypeError(f"{declared.label}: {text} declares one tensor, but any number may come: use inputs=")
-    if annotation.request_codec is not None:
-        raise TypeError(f"{declared.label}: {text} is for a whole request: give it a parameter of its own")
-    if annotated.reader is None:
+    if annotated.request_codec is not None or annotated.reader is None:
         raise TypeError(
-            f"{declared.label}: no tensor can become {inspect.formatannotation(annotation.wanted)}: "
-            "annotate np.ndarray"
+            f"{declared.label}: no tensor can become {text}: annotate np.ndarray, or give what takes a whole "
+            "request a parameter of its own"
         )
-    other = apply_declaration(Input(""), annotated.reader, declared)
-    by_name = {entry.name: apply_declaration(entry, annotated.reader, declared) for entry in inputs}
+    other = _fit_reader(Input(""), annotated.reader, declared)
+    by_name = {entry.name: _fit_reader(entry, annotated.reader, declared) for entry in inputs}
 
     def read(tensor: Tensor, of_request: str | None) -> Any:
         if datatype is not None and tensor.datatype != datatype:
@@ -269,6 +240,28 @@ def _check_content_type(reader: RequestReader | None, inputs: Sequence[Input], d
         )
 
 
+def _find_what_becomes(each: ParsedParameter | None, whole: RequestReader | None) -> Becomes:
+    """What becomes of an input without a parameter of its own: `each` gets it, or `whole` reads all of
+    these."""
+    if whole is not None and isinstance(whole.codec, Rows):
+        return "field"
+    if whole is not None and whole.codec.content_type == PandasCodec.content_type:
+        return "column"
+    return "series" if each is not None and each.reader is not None and each.reader.is_column else "value"
+
+
+def _describe_input(entry: Input, each: ParsedParameter | None, of_rest: Becomes) -> Input:
+    """An input with what becomes of it, as that of the rest is known."""
+    reader = entry.reader or (each and each.reader)
+    is_unannotated = entry.spec is not None and reader is not None and not reader.annotation
+    becomes: Becomes = of_rest
+    if entry.reader is not None:
+        becomes = "series" if entry.reader.is_column else "value"
+    elif becomes == "value" and entry.spec is not None and entry.spec.pd_dtype:
+        becomes = "series"
+    return msgspec.structs.replace(entry, is_unannotated=is_unannotated, becomes=becomes)
+
+
 _READABLE: Final = (
     "annotate np.ndarray, float, int, bool, str, list[str], list[bytes], list[datetime], torch.Tensor, "
     "pd.DataFrame, "
@@ -276,15 +269,17 @@ _READABLE: Final = (
 )
 
 
-def take_parameters(
-    signature: Signature, inputs: dict[str, Input], declared: Declared
-) -> tuple[Sequence[Input], Sequence[Parameter]]:
+def _take_parameters(
+    signature: Signature, known: Mapping[str, Input], declared: Declared
+) -> tuple[list[Input], list[Parameter]]:
     """All inputs, and how the value of each plain parameter is made, but for those that always have their
     default."""
-    parameters: list[Parameter] = []
+    inputs, parameters = {**known}, list[Parameter]()
     for annotated, name in zip(signature.plain, signature.names, strict=True):
-        kind, entry, parameter = annotated.parameter.kind, *_take_parameter(annotated, name, inputs, declared)
-        inputs = inputs if entry is None else {**inputs, entry.name: entry}
+        entry, parameter = _take_parameter(annotated, name, inputs, declared)
+        if entry is not None:
+            inputs[entry.name] = entry
+        kind = annotated.parameter.kind
         # parameters before `*inputs` cannot be passed by keyword
         is_by_position = kind is inspect.Parameter.POSITIONAL_ONLY or (
             signature.spread and kind is not inspect.Parameter.KEYWORD_ONLY
@@ -293,11 +288,6 @@ def take_parameters(
             parameters.append(
                 parameter._replace(keyword=None if is_by_position else annotated.parameter.name)
             )
-    scalars = {name: entry for name, entry in inputs.items() if entry.is_scalar}
-    columns = signature.fitted or ()
-    # they are taken in the order of the frame of the training
-    if set(columns) == inputs.keys() - scalars.keys():
-        inputs = {name: inputs[name] for name in columns} | scalars
     return list(inputs.values()), parameters
 
 
@@ -333,11 +323,22 @@ def _take_parameter(
         _check_readable(annotated, declared)
     if is_left_out or reader is None:
         return None, Parameter(name, default=parameter.default, from_=take_default)
+    return _take_input(annotated, reader, entry, inputs, declared)
+
+
+def _take_input(
+    annotated: ParsedParameter,
+    reader: Reader,
+    entry: Input,
+    inputs: Mapping[str, Input],
+    declared: Declared,
+) -> tuple[Input, Parameter]:
+    """The input that a parameter has of its own, and how its value is made of that."""
+    name, annotation, default = entry.name, annotated.annotation, annotated.parameter.default
     if entry.reader is not None:
         names = sorted(other.name for other in inputs.values() if other.reader is not None)
         raise ValueError(f"{declared.label}: two inputs have the same name among {[*names, name]}")
-    if declared.specs and annotation.datatype is not None:
-        _check_datatype(entry, [annotation.datatype], annotated.text, declared)
+    _check_datatype(entry, (annotation.datatype,) if annotation.datatype else (), annotated.text, declared)
     if reader.scalar is not None and name in OF_PROTOCOL and entry.spec is None:
         raise TypeError(
             f"{declared.label}: the protocol itself uses the parameter {name!r} of a request, so a scalar "
@@ -345,10 +346,12 @@ def _take_parameter(
             "its value: rename it, or take `context: InferenceContext` and read "
             f"context.parameters.get({name!r})"
         )
-    reader, default = apply_declaration(entry, reader, declared), parameter.default
-    is_needed = default is inspect.Parameter.empty
+    reader = _fit_reader(entry, reader, declared)
     taken = msgspec.structs.replace(
-        entry, reader=reader, is_needed=is_needed, content_type=reader.content_type
+        entry,
+        reader=reader,
+        is_needed=not annotated.is_optional,
+        content_type=reader.content_type,
     )
     take = take_array if reader.default is get_array else take_tensor
     from_ = take if reader.scalar is None else functools.partial(take_scalar, reader.scalar)
@@ -357,24 +360,22 @@ def _take_parameter(
 
 def _find_own_spec(annotated: ParsedParameter, name: str, declared: Declared) -> TensorSpec | None:
     """What the annotation of a parameter declares."""
-    parameter, annotation, request_codec, _ = annotated
-    spec = annotation.declared if declared.specs and request_codec is None else annotation.spec(name)
-    if spec is None:
+    annotation = annotated.annotation
+    spec = annotation.spec(name)
+    if spec is None or (declared.specs and annotation.declared is None):
         return None
-    is_untyped = annotation.wanted in UNTYPED and annotation.request_codec is None
-    if not is_untyped and (request_codec is not None or annotation.wanted in OF_ONE_REQUEST):
-        if declared.specs:
-            return None
-        raise TypeError(
-            f"{declared.label}: {parameter.name!r} is no single tensor, so a TensorSpec declares nothing "
-            "there: use inputs="
-        )
     if declared.specs:
         raise TypeError(f"{declared.label} is declared twice, by inputs= and by Annotated: use one of them")
+    is_untyped = annotation.wanted in UNTYPED and annotation.request_codec is None
+    if not is_untyped and (annotated.request_codec is not None or annotated.takes_request):
+        raise TypeError(
+            f"{declared.label}: {annotated.parameter.name!r} is no single tensor, so a TensorSpec declares "
+            "nothing there: use inputs="
+        )
     return spec
 
 
-def apply_declaration(entry: Input, reader: Reader, declared: Declared) -> Reader:
+def _fit_reader(entry: Input, reader: Reader, declared: Declared) -> Reader:
     """The reader of an input, for the declared content type if there is one. The annotation says which are
     allowed."""
     name, spec, content_type = entry.name, entry.spec, declared.find_type(entry.spec)

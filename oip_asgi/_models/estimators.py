@@ -130,15 +130,9 @@ def refuses_request(function: Callable[..., Any], error: BaseException) -> bool:
     return is_refusal and not isinstance(error, AttributeError) and is_of_library(function)
 
 
-def has_docstring_of_library(function: Callable[..., Any]) -> bool:
-    """Whether a library wrote the docstring of a method, also one that a method without its own inherits: it
-    describes no model."""
-    model, method = split_method(function)
-    inherited = [vars(cls).get(method) for cls in type(model).__mro__]
-    written = next(
-        (each for each in (unwrap_partial(function), *inherited) if getattr(each, "__doc__", None)), None
-    )
-    return str(getattr(written, "__module__", "")).partition(".")[0] in PROBABILITIES
+def is_written_by_library(function: Callable[..., Any]) -> bool:
+    """Whether one of these libraries wrote the function, so that its docstring describes no model."""
+    return str(getattr(unwrap_partial(function), "__module__", "")).partition(".")[0] in PROBABILITIES
 
 
 def _declare_columns(model: Any, columns: list[str], parts: list[Any]) -> list[TensorSpec]:
@@ -212,19 +206,21 @@ def _find_gap(model: Any, parts: list[Any]) -> str:
     NaN, as pandas reads files."""
     seen: list[Any] = []
     for part in parts:
-        known, missing = _list_values(part), getattr(part, "missing_values", ...)
-        seen += [each for values in known for each in values.tolist()]
+        known = _list_values(part)
+        seen += itertools.chain.from_iterable(map(np.ndarray.tolist, known))
         # numbers have NaN in any case
         has_texts = known and not any(values.dtype.kind == "f" for values in known)
+        missing = getattr(part, "missing_values", ...)
         # as an indicator of what is missing has them
         if missing is None or has_texts or hasattr(part, "features_"):
             seen.append(missing)
-    has_none = any(each is None for each in seen)
-    if has_none and any(isinstance(each, float) and each != each for each in seen):
+    if all(each is not None for each in seen):
+        return OBJECTS_WITH_NAN
+    if any(isinstance(each, float) and each != each for each in seen):
         raise _make_ambiguous(
             model, "may have been fitted with None and with NaN, which are two values to it"
         )
-    return "object" if has_none else OBJECTS_WITH_NAN
+    return "object"
 
 
 def _make_ambiguous(model: Any, why: str) -> ValueError:

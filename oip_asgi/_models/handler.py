@@ -23,8 +23,8 @@ from .._protocol.log import logger
 from .._protocol.specs import TensorSpec
 from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
 from .annotations import Outputs
+from .arguments import Binding, take_array
 from .bind import bind
-from .binding import Binding, take_array
 from .callables import STREAMS, Kind, find_owner, kind_of
 from .estimators import declare, is_of_library, takes_columns
 from .limiter import Uses

@@ -13,8 +13,8 @@ from .._extensions.cache import Cache
 from .._io import Signal
 from .._protocol.log import logger
 from .._protocol.observation import Observation
+from .arguments import Arguments, Binding
 from .batch_queue import Batches
-from .binding import Arguments, Binding
 from .callables import kind_of
 from .estimators import name_platform
 from .handler import Handler, make_handler

@@ -24,7 +24,7 @@ from .annotations import ParsedAnnotation, parse_annotation
 from .callables import find_owner, unwrap_partial
 from .estimators import list_columns
 
-OF_ONE_REQUEST: Final = (InferenceRequest, InferenceContext)
+_OF_ONE_REQUEST: Final = (InferenceRequest, InferenceContext)
 """Types of parameters that take more of a request than its tensors. A function may have both."""
 
 
@@ -60,7 +60,7 @@ class ParsedParameter(NamedTuple):
 
     @property
     def takes_request(self) -> bool:
-        return self.request_codec is None and self.annotation.wanted in OF_ONE_REQUEST
+        return self.request_codec is None and self.annotation.wanted in _OF_ONE_REQUEST
 
     @property
     def text(self) -> str:
@@ -74,16 +74,54 @@ class Signature(NamedTuple):
     spread: ParsedParameter | None
     rest: ParsedParameter | None
     names: Sequence[str]  # the tensor's name of each plain one
+    returned: Any  # the annotation of the result
     untyped: ParsedParameter | None = None  # the one that content types such as `pd` are for
     # the columns with which its estimator was fitted; None for other functions
     fitted: Sequence[str] | None = None
 
     @property
-    def takes_request(self) -> bool:
-        return any(p.annotation.wanted is InferenceRequest and p.request_codec is None for p in self.plain)
+    def of_one_request(self) -> type | None:
+        """The type of a parameter that takes more of a request than its tensors, an `InferenceRequest` if
+        there are two; None without such a parameter."""
+        types = {p.annotation.wanted for p in self.plain if p.takes_request}
+        return next((each for each in _OF_ONE_REQUEST if each in types), None)
 
 
-def find_names_by_position(function: Callable[..., Any], declared: Declared) -> list[str] | None:
+def parse_signature(
+    function: Callable[..., Any], specs: Sequence[TensorSpec], codecs: Codecs, content_type: str | None
+) -> tuple[Signature, Declared]:
+    """Parse the annotations, and find what the parameters are for. Returns what is declared for them too."""
+    label = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
+    request_codec = codecs.requests[content_type] if content_type in codecs.request_only else None
+    declared = Declared(label, specs, codecs, content_type, request_codec)
+    names = _find_names_by_position(function, declared)
+    if names is not None:
+        plain = [
+            _parse_parameter(Parameter(f"x{at}", Parameter.POSITIONAL_ONLY), declared)
+            for at in range(len(names))
+        ]
+        return Signature(plain, None, None, names, Parameter.empty), declared
+    read = _read_signature(function, label)
+    declared = declared._replace(label=f"{label}({', '.join(read.parameters)})")
+    parsed = [_parse_parameter(parameter, declared) for parameter in read.parameters.values()]
+    plain = [p for p in parsed if p.parameter.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)]
+    spread = next((p for p in parsed if p.parameter.kind is Parameter.VAR_POSITIONAL), None)
+    rest = next((p for p in parsed if p.parameter.kind is Parameter.VAR_KEYWORD), None)
+    untyped = _find_untyped_parameter(plain, rest, declared)
+    fitted = None if untyped is None else list_columns(find_owner(function))
+    if fitted and request_codec is None and len(specs) == 1 and len(specs[0].shape) == 1:
+        raise TypeError(
+            f"{declared.label} was fitted with a data frame, and takes no array of one dimension: write "
+            'content_type="pd"'
+        )
+    names = _name_parameters(plain, rest, specs)
+    if untyped is not None and request_codec is not None:
+        # all tensors go to `untyped`, as for scikit-learn's `pipeline.predict(X, **params)`
+        plain, rest = [p._replace(request_codec=request_codec) if p is untyped else p for p in plain], None
+    return Signature(plain, spread, rest, names, read.return_annotation, untyped, fitted), declared
+
+
+def _find_names_by_position(function: Callable[..., Any], declared: Declared) -> list[str] | None:
     """The inputs of a ufunc, or of a callable whose signature Python cannot read; None for any other."""
     names, label = [spec.name for spec in declared.specs], declared.label
     if isinstance(function, np.ufunc):  # its signature has `out` and `where` too, which a client cannot send
@@ -109,9 +147,8 @@ def find_names_by_position(function: Callable[..., Any], declared: Declared) -> 
     return names
 
 
-def read_signature(function: Callable[..., Any], label: str) -> tuple[inspect.Signature, str]:
-    """Read the signature, without the parameters that a partial has bound. Returns it and the label with all
-    parameters."""
+def _read_signature(function: Callable[..., Any], label: str) -> inspect.Signature:
+    """Read the signature, without the parameters that a partial has bound."""
     try:
         signature = inspect.signature(function, eval_str=True)
     except Exception as error:
@@ -122,9 +159,7 @@ def read_signature(function: Callable[..., Any], label: str) -> tuple[inspect.Si
             else "import the name at run time, or drop it"
         )
         raise TypeError(f"an annotation of {label} cannot be resolved ({error}): {mend}") from error
-    fixed = function.keywords if isinstance(function, functools.partial) else {}
-    parameters = [parameter for name, parameter in signature.parameters.items() if name not in fixed]
-    if parameters and parameters[0].name == "self":
+    if next(iter(signature.parameters), None) == "self":
         owner = label.rpartition(".")[0].rpartition(".")[2]
         instance = (
             f"{owner}(...).{label.rpartition('.')[2]}"
@@ -136,44 +171,14 @@ def read_signature(function: Callable[..., Any], label: str) -> tuple[inspect.Si
             f"method, such as {instance}, "
             "not the function of the class; if it needs no instance, make it a staticmethod"
         )
-    label = f"{label}({', '.join(signature.parameters)})"
     if {"input_feed", "run_options"} <= signature.parameters.keys():
         raise TypeError(
             f"{label} takes a dict of arrays, as a session of ONNX Runtime does, and no tensor can become "
             "one: register a "
             'function, such as lambda x: session.run(None, {"x": x})[0]'
         )
-    return signature.replace(parameters=parameters), label
-
-
-def parse_signature(
-    function: Callable[..., Any], read: inspect.Signature, names: Sequence[str] | None, declared: Declared
-) -> Signature:
-    """Parse the annotations, and find what the parameters are for. `names` are those of the tensors if the
-    callable has none for them."""
-    parsed = [_parse_parameter(parameter, declared) for parameter in read.parameters.values()]
-    plain = [
-        p for p in parsed if p.parameter.kind not in (p.parameter.VAR_POSITIONAL, p.parameter.VAR_KEYWORD)
-    ]
-    spread = next((p for p in parsed if p.parameter.kind is p.parameter.VAR_POSITIONAL), None)
-    rest = next((p for p in parsed if p.parameter.kind is p.parameter.VAR_KEYWORD), None)
-    if names is not None:
-        return Signature(plain, spread, rest, names)
-    untyped = _find_untyped_parameter(plain, rest, declared)
-    fitted, specs = None if untyped is None else list_columns(find_owner(function)), declared.specs
-    if fitted and declared.request_codec is None and len(specs) == 1 and len(specs[0].shape) == 1:
-        raise TypeError(
-            f"{declared.label} was fitted with a data frame, and takes no array of one dimension: write "
-            'content_type="pd"'
-        )
-    names = _name_parameters(plain, rest, specs)
-    if untyped is not None and declared.request_codec is not None:
-        # all tensors go to `untyped`, as for scikit-learn's `pipeline.predict(X, **params)`
-        plain, rest = (
-            [p._replace(request_codec=declared.request_codec) if p is untyped else p for p in plain],
-            None,
-        )
-    return Signature(plain, spread, rest, names, untyped, fitted)
+    fixed = function.keywords if isinstance(function, functools.partial) else {}
+    return signature.replace(parameters=[p for p in signature.parameters.values() if p.name not in fixed])
 
 
 def _parse_parameter(parameter: inspect.Parameter, declared: Declared) -> ParsedParameter:
@@ -224,22 +229,21 @@ def _name_parameters(
     declared input."""
     names = [p.parameter.name for p in plain]
     if len(specs) == 1 and specs[0].name not in names:
-        tensors = [
-            p
-            for p in plain
-            if p.parameter.kind is not p.parameter.KEYWORD_ONLY and p.reader and not p.request_codec
-        ]
         others_take_it = rest or any(
             p.request_codec or p.annotation.wanted is InferenceRequest for p in plain
         )
-        groups: dict[tuple[bool, bool], list[ParsedParameter]] = {}
-        for parameter in tensors:
-            if not (parameter.is_scalar and others_take_it):
-                groups.setdefault((parameter.is_optional, parameter.is_scalar), []).append(parameter)
+        tensors = [
+            p
+            for p in plain
+            if p.parameter.kind is not Parameter.KEYWORD_ONLY
+            and p.reader
+            and not p.request_codec
+            and not (p.is_scalar and others_take_it)
+        ]
         # what must be there before what may be, and arrays before scalars
-        candidates = groups[min(groups)] if groups else []
-        if len(candidates) == 1:
-            names[names.index(candidates[0].parameter.name)] = specs[0].name
+        ranks = [(p.is_optional, p.is_scalar) for p in tensors]
+        if ranks and ranks.count(min(ranks)) == 1:
+            names[plain.index(tensors[ranks.index(min(ranks))])] = specs[0].name
     return names
 
 

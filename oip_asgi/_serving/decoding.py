@@ -18,7 +18,7 @@ from .._extensions import classification
 from .._extensions.common import ApplyOptions, check_parameters
 from .._extensions.shared_memory import Regions, refuse_region_beside_data
 from .._io import IO
-from .._models.binding import Binding
+from .._models.arguments import Binding
 from .._models.handler import Handler
 from .._models.model import Model
 from .._models.model_options import NO_TIMEOUT

@@ -115,7 +115,7 @@ def test_what_has_an_equal_is_sent_as_that(cls: Any, options: Any) -> None:
 
 class Score(pydantic.BaseModel):
     value: float = pydantic.Field(serialization_alias="share")
-    plan: Annotated[str, pydantic.PlainSerializer(str.upper, when_used="json")] = "free"
+    plan: Annotated[str, pydantic.PlainSerializer(str.upper)] = "free"
     each: list[Annotated[float, pydantic.PlainSerializer(lambda value: round(value, 1), return_type=float)]] = [1.25]
     when: datetime = datetime(2024, 1, 2, tzinfo=UTC)
     raw: bytes = b"a"
@@ -145,6 +145,25 @@ def test_pydantic_says_what_leaves() -> None:
         "endOfDay": ["2024-01-02T23:00:00+00:00"],
     }
     assert server.infer_sync("m", [Asked()])["raw"].tolist() == [b"\xff"]
+
+
+def _compute(annotation: Any, value: Any) -> Any:
+    return pydantic.computed_field(return_type=annotation)(property(lambda _: value))
+
+
+class Computed(pydantic.BaseModel):
+    plan = _compute(Plan, Plan.FREE)
+    maybe = _compute(Plan | None, None)
+    level = _compute(Literal["low"], "low")
+    share = _compute(float | None, 0.5)
+    each = _compute(list[int], [1, 2])
+
+
+def test_what_pydantic_computes_leaves_by_its_type() -> None:
+    server = served(list[Computed], lambda rows: [Computed() for _ in rows])
+    row = {"plan": "free", "maybe": None, "level": "low", "share": 0.5, "each": [1, 2]}
+    assert generate(server, [{"x": 1.0}]) == [row]
+    assert {name: data[0] for name, data in outputs(ask(server, "m", x=[1.0])).items()} == {**row, "maybe": "null", "each": 1}
 
 
 class Plain(pydantic.BaseModel):
@@ -223,7 +242,7 @@ def test_an_instance_is_not_validated_again_and_anything_else_is() -> None:
     class Always(Scaled):
         model_config = pydantic.ConfigDict(revalidate_instances="always")
 
-    assert generate(served(list[Always], lambda rows: [Always(share=50.0) for _ in rows]), [{}])[0]["share"] == 0.005
+    assert generate(served(list[Always], lambda rows: [Always(share=50.0) for _ in rows]), [{}])[0]["share"] == 0.5
 
 
 class Checked(pydantic.BaseModel):
@@ -312,14 +331,49 @@ class Written(pydantic.BaseModel):
 
 
 Hidden = of_pydantic("Hidden", value=(float, pydantic.Field(default=1.0, exclude=True)))
+ForJSON = of_pydantic("ForJSON", value=Annotated[float, pydantic.PlainSerializer(str, when_used="json")])
 
 
-@pytest.mark.parametrize("cls", [Written, Hidden])
+class ForJSONByMethod(pydantic.BaseModel):
+    value: float
+
+    @pydantic.field_serializer("value", when_used="json-unless-none")
+    def write(self, value: float) -> float:
+        return round(value, 1)
+
+
+with pytest.warns(pydantic.PydanticDeprecatedSince20):
+
+    class ForJSONByType(pydantic.BaseModel):
+        model_config = pydantic.ConfigDict(json_encoders={float: str})
+        value: float
+
+
+@pytest.mark.parametrize("cls", [Written, Hidden, ForJSON, ForJSONByMethod, ForJSONByType])
 def test_a_class_that_does_not_say_what_leaves_gives_no_rows(cls: Any) -> None:
-    with pytest.raises(TypeError, match=f"{cls.__name__} does not say what each field becomes: write field_serializer and computed_field"):
+    with pytest.raises(
+        TypeError,
+        match=f"{cls.__name__} does not say what each field becomes: write field_serializer and computed_field, and none for JSON alone",
+    ):
         served(list[cls], lambda rows: rows)
     server = served(list[float], lambda rows: [row.value for row in rows], takes=list[cls])
     assert generate(server, [{"value": 2.0}]) == [{"output_0": 2.0}]
+
+
+class Rounds(pydantic.BaseModel):
+    count: int
+
+    @pydantic.field_serializer("count")
+    def write(self, count: int) -> float:
+        return count
+
+
+def test_no_serializer_rounds_a_number_in_silence() -> None:
+    """pydantic's JSON would: a float of what a serializer returns as one."""
+    server = served(list[Rounds], lambda rows: [Rounds(count=int(row.x)) for row in rows])
+    assert generate(server, [{"x": 2.0**53}]) == [{"count": 2.0**53}]
+    server = served(list[Rounds], lambda rows: [Rounds(count=2**53 + 1) for _ in rows])
+    assert post(server, "generate", [{}]).status == 500
 
 
 @dataclasses.dataclass

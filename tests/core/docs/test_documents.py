@@ -308,15 +308,12 @@ def test_a_librarys_docstring_describes_no_model() -> None:
             """Who leaves."""
             return super().predict(x)
 
-        def predict_log_proba(self, x: Any) -> Any:  # which inspect.getdoc gives the docstring of the base
-            return super().predict_log_proba(x)
-
     x, kinds = np.arange(8.0)[:, None], [0, 1] * 4
     churn = Churn().fit(x, kinds)
     pipeline = pipelines.make_pipeline(linear_model.LogisticRegression()).fit(x, kinds)
     server = InferenceServer()
     server.register("own docstring", churn.predict)
-    for place, function in enumerate((churn.predict_log_proba, churn.predict_proba, partial(pipeline.predict_proba), pipeline.predict)):
+    for place, function in enumerate((churn.predict_proba, partial(pipeline.predict_proba), pipeline.predict)):
         server.register(f"m{place}", function)
     server.register("loaded", load=lambda: pipeline.predict_proba)
     server.start()
@@ -329,7 +326,7 @@ def test_a_librarys_docstring_describes_no_model() -> None:
     assert {path: text for path, text in described.items() if text} == {
         f"/models/own%20docstring/{action}": "Who leaves." for action in ("infer", "generate")
     }
-    assert len(described) == 12
+    assert len(described) == 10
 
 
 def test_the_defaults_of_scalars_are_said() -> None:

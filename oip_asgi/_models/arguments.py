@@ -1,5 +1,5 @@
-"""How a callable is called with a request: which inputs that may have, and how arguments are made of them.
-Knows no annotations and no models, and calls nothing.
+"""The arguments of a call, made of a request: what each parameter takes of it, and all that is known of how a
+callable is called. Knows no annotations and no models, and calls nothing.
 
 What is wrong with an input by itself is found in `inputs`; here is what only all of them together, or their
 content type, show.
@@ -177,8 +177,9 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     codecs: Codecs
     returned: Returned = msgspec.field(default_factory=Returned)
     description: str = ""
-    arrays: Set[str] = frozenset()
-    """The names of its parameters that a request may send as inputs, but not among its own parameters."""
+    refused: Set[str] = frozenset()
+    """What a request may not have among its parameters: the names of the callable's that are inputs, unless
+    that may read any of them."""
     is_plain: bool = False
     """Whether all its arguments are arrays as they came, or the request itself, of which no element is looked
     at."""
@@ -195,11 +196,6 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def read_alone(self) -> Set[str]:
         """The names of the scalars, if these are all that is read of the request's parameters."""
         return frozenset() if self.arguments.read_parameters else self.inputs.scalars
-
-    @property
-    def refused(self) -> Set[str]:
-        """What a request may not have among its parameters."""
-        return frozenset() if self.arguments.read_parameters else self.arrays
 
     @property
     def takes_any_key(self) -> bool:
@@ -261,10 +257,8 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 f"{reader.annotation}, "
                 f"as the model takes it: expected {reader.codec.content_type}, or none"
             )
-        is_refused = (
-            reader is None and content_type in codecs.request_only and content_type not in codecs.of_columns
-        )
-        if is_refused and (arguments.named or arguments.rest):
+        is_of_columns = reader is not None or content_type in codecs.of_columns
+        if content_type in codecs.request_only and not is_of_columns and (arguments.named or arguments.rest):
             raise InvalidRequest(
                 f"the request has the content_type {show(content_type)}, which makes one value of all "
                 "inputs, but the model takes "
