@@ -1,5 +1,5 @@
 """The dtype of a column of a data frame, and its categories: parameters of its tensor, if the values do not
-show them. Knows no pandas but its version.
+show them. Imports no pandas.
 
 Specification: Content Types, Pandas DataFrame; NaN values.
 """

@@ -1,5 +1,5 @@
 """The arguments of a call, made of a request: what each parameter takes of it, and all that is known of how a
-callable is called. Knows no annotations and no models, and calls nothing.
+callable is called. Knows no models, and calls nothing.
 
 What is wrong with an input by itself is found in `inputs`; here is what only all of them together, or their
 content type, show.
@@ -209,7 +209,7 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     @property
     def may_be_null(self) -> Set[str]:
         """The names of the tensors with None as their default, which null in a flat object and None from
-        Python leave out."""
+        Python leave out; but not of columns, where it is a missing value."""
         names = {each.name for each in self.arguments.parameters if each.default is None}
         return names and (names & self.arguments.named) - self.inputs.find_columns(names)
 

@@ -26,8 +26,8 @@ class Kind(NamedTuple):
     element: Element
     content_type: str | None = None
     stand_in: Any = None
-    """What is read in the place of a value that a column misses, so that errors count all elements. None
-    where None is read as any element is: as NaN, as null, or refused."""
+    """What is read in the place of a value that a column misses, so that errors count all elements. If it
+    is None, None is read as any element is: it becomes NaN or null, or is refused."""
 
 
 NUMBER: Final = Kind("number")

@@ -63,8 +63,8 @@ class ModelRaised(Exception):
 
 
 class _Decodable:
-    """What a call does not have until it is decoded: a struct has no such attributes, so a class that it is
-    made of has it."""
+    """`decoded` is not there before the request is decoded. A struct cannot have such a field, so this class
+    has it."""
 
     __slots__ = ("decoded",)
 

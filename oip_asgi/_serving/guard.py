@@ -76,13 +76,13 @@ class Guard:
         self._is_async = is_async(authorize)
         self._call_here = call_here
 
-    async def ask(self, io: IO, access: Access, seconds: float = _MOST_SECONDS) -> None:
-        """Raise the refusal if an access is not allowed. An `async def` may take so long."""
-        call = partial(self._authorize, access)
+    async def ask(self, io: IO, access: Access, until: float = float("inf")) -> None:
+        """Raise the refusal if an access is not allowed. An `async def` may take until then at most."""
+        call, seconds = partial(self._authorize, access), _MOST_SECONDS
         try:
             if self._is_async:
-                seconds = min(seconds, self._find_timeout(access), _MOST_SECONDS)
-                allowed = await io.call(call, self._clock() + seconds)
+                seconds = min(seconds, self._find_timeout(access))
+                allowed = await io.call(call, min(self._clock() + seconds, until))
             else:
                 allowed = self._call_here(call)
             if allowed is False:
@@ -127,10 +127,10 @@ class Guard:
         """Find the models for which a client is allowed an action. The questions may take as long together as
         a single one."""
         allowed: list[Model] = []
-        deadline = self._clock() + _MOST_SECONDS
+        until = self._clock() + _MOST_SECONDS
         for model in models:
             try:
-                await self.ask(io, make_access(action, model.name, model.version), deadline - self._clock())
+                await self.ask(io, make_access(action, model.name, model.version), until)
             except _Late:
                 raise
             except InferenceError:

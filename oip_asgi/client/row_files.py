@@ -137,7 +137,7 @@ def read_text(text: str | None) -> Any:
     """The value of a text of CSV as pandas reads it: what is no number and no boolean is a text, and None if
     it is empty."""
     plain = (text or "").strip().replace("_", "x")  # 1_000 is a number to Python alone
-    for read in (int, _BOOLS.__getitem__, _read_float):
+    for read in (int, _BOOLS.__getitem__, _read_float) if plain.isascii() else ():
         with suppress(KeyError, ValueError):
             return read(plain)
     return text or None
@@ -226,7 +226,7 @@ def list_names(names: Collection[str]) -> str:
 
 def _plan_column(spec: TensorSpec, types: set[type], *, is_declared: bool, are_texts: bool) -> Column:
     """What becomes of one column. Where the model takes any datatype, all of its values decide, as pandas
-    reads them; but of a code such as 00123, a model that knows it as a text gets it so.
+    reads them. A code such as 00123 stays a text if the model declares texts.
 
     Raises:
         ValueError: It has values of several types, and each row would have its own. In CSV, such a column is

@@ -91,7 +91,7 @@ def score_frames(
 
 def _score_rows(ask: Ask, rows: pd.DataFrame, *, is_first: bool = False) -> list[Entry]:
     """Score rows; if they are refused, each fourth part of them, until it is known which row is. Halves would
-    be asked as often for one such row, and half as often again if many are.
+    need as many requests for one such row, and half as many again for many.
 
     The log of a model that fails with the first rows, and with some of them alone, does not get a traceback
     for each.
@@ -299,7 +299,8 @@ def run(options: argparse.Namespace) -> int:
                         )
             except (Stopped, ConnectionFailed, KeyboardInterrupt) as stopped:
                 why = f"; stopped, as {str(stopped) or 'it was interrupted'}; --resume goes on from here"
-            gives_up.set()
+            finally:  # also if the disk is full: threads that wait for the server end then
+                gives_up.set()
             write_rows(out, (entry["scored"] for entry in read_journal(journal) if "scored" in entry))
             refused = [entry["refused"] for entry in read_journal(journal) if "refused" in entry]
     refused_file = out.with_suffix(".refused.csv" if suffix == ".csv" else ".refused.jsonl")
