@@ -111,8 +111,8 @@ def _find_shape(value: Any) -> tuple[int, ...]:
 
 
 def _choose(kind: Kind, spec: TensorSpec, leaves: list[Any], classes: set[type]) -> tuple[Kind, DType]:
-    """The declared kind; or the one of booleans or integers, for a model that takes these too, if all elements
-    are that."""
+    """The declared kind; or the one of booleans or integers, for a model that takes these too, if all
+    elements are that."""
     if spec.other_datatypes is not None and classes == {bool}:
         return BOOLEAN, DTYPES["BOOL"]
     if spec.other_datatypes is not None and int in classes:

@@ -1,10 +1,10 @@
 """The result of a model -> output tensors. Knows no wire formats.
 
 What is just as declared is taken as it is, rows are written by their class, and a data frame by a codec. Any
-other value has one road. `_write` makes a tensor of it: the declaration decides how, else the annotation, else the value
-itself, and a codec does it, else numpy. `_cast` gives it the declared shape and datatype, or raises.
-`_write_as_asked` writes it anew in the content type that the request names. Whether it leaves as `[N]` or
-`[N, 1]` is decided by `_codecs.base`. A result that is wrong is the model's fault: it raises
+other value has one road. `_write` makes a tensor of it: the declaration decides how, else the annotation,
+else the value itself, and a codec does it, else numpy. `_cast` gives it the declared shape and datatype, or
+raises. `_write_as_asked` writes it anew in the content type that the request names. Whether it leaves as
+`[N]` or `[N, 1]` is decided by `_codecs.base`. A result that is wrong is the model's fault: it raises
 `ModelFault`, whose text is for the log.
 """
 
