@@ -34,19 +34,19 @@ _MISSING: Final = {
     True: {
         **dict.fromkeys(
             "iu",
-            '; a data frame takes missing integers among JSON texts: datatype "BYTES", parameters '
+            '; a model that takes a column gets missing integers as JSON texts: datatype "BYTES", parameters '
             '{"content_type": "pd_json", "pd_dtype": "THIS_DTYPE"}, data ["null", "7"]',
         ),
         "O": (
-            '; a data frame takes missing strings among JSON texts: parameters {"content_type": "pd_json"}, '
-            'data ["null", "\\"Bonn\\""]; and a missing date is "NaT"'
+            '; a model that takes a column gets missing strings as JSON texts: parameters {"content_type": '
+            '"pd_json"}, data ["null", "\\"Bonn\\""]; and a missing date is "NaT"'
         ),
     },
     False: {
         **dict.fromkeys(
             "biu",
-            '; for a missing value, the model has to declare a column with pd_dtype="THIS_DTYPE", as '
-            "specs_of does for that dtype",
+            "; for a missing value, the model has to take a column, such as x: pd.Series, with "
+            'pd_dtype="THIS_DTYPE"',
         ),
         "O": "; for a missing value, the model has to take columns of a data frame",
     },

@@ -293,11 +293,12 @@ def test_numbers_that_are_slow_to_read(literal: str) -> None:
 
 
 MISSING_STRINGS = (
-    'a data frame takes missing strings among JSON texts: parameters {"content_type": "pd_json"}, data ["null", "\\"Bonn\\""]; '
+    'a model that takes a column gets missing strings as JSON texts: parameters {"content_type": "pd_json"}, data ["null", "\\"Bonn\\""]; '
     'and a missing date is "NaT"'
 )
 MISSING_INTEGERS = (
-    'a data frame takes missing integers among JSON texts: datatype "BYTES", parameters {"content_type": "pd_json", "pd_dtype": "UInt8"}, '
+    "a model that takes a column gets missing integers as JSON texts: "
+    'datatype "BYTES", parameters {"content_type": "pd_json", "pd_dtype": "UInt8"}, '
     'data ["null", "7"]'
 )
 
