@@ -8,7 +8,9 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from functools import partial
-from typing import Annotated, Any, Final, Union
+from typing import Annotated, Any, Final, Literal, Union
+
+from msgspec import inspect as types
 
 from .._protocol.errors import InvalidRequest, show
 from .._turns import take_turns
@@ -70,14 +72,13 @@ def read_class(cls: Any) -> RowClass:
                 ) from None
         return instances
 
-    return RowClass(fields, make, None, partial(_find_written, cls, fields, make))
+    return RowClass(fields, make, None, partial(_find_written, cls, fields, make, rows.dump_python))
 
 
-def _find_written(cls: Any, fields: Sequence[Field], make: Make) -> tuple[Sequence[Field], Prepare]:
+def _find_written(
+    cls: Any, fields: Sequence[Field], make: Make, dump: Callable[..., list[Any]]
+) -> tuple[Sequence[Field], Prepare]:
     """The fields that pydantic writes, and what writes them: what is no instance yet becomes one."""
-    import pydantic
-
-    dump: Callable[..., list[Any]] = pydantic.TypeAdapter(list[cls]).dump_python
     decorators, properties = cls.__pydantic_decorators__, _list_properties(cls, "serialization")
     if decorators.model_serializers or not properties or _writes_json_alone(cls):
         raise TypeError(
@@ -95,12 +96,23 @@ def _find_written(cls: Any, fields: Sequence[Field], make: Make) -> tuple[Sequen
         else make_field(cls, name, names[name], find_type(_find_written_type(each)), each, is_needed=True)
         for name, each in properties.items()
     ]
+    texts = {field.name for field in written if field.of is types.StrType and field not in fields}
 
     def prepare(rows: list[Any]) -> list[Any]:
         # pydantic itself runs the validators of a whole model again on an instance
         made = iter(make([row for row in rows if not isinstance(row, cls)]))
         instances = [row if isinstance(row, cls) else next(made) for row in rows]
-        return dump(instances, by_alias=True, warnings=False)
+        values = dump(instances, by_alias=True, warnings=False)
+        if texts:  # as JSON has them: in Python, a Decimal or a UUID is no text
+            values = [
+                {**row, **of_json}
+                for row, of_json in zip(
+                    values,
+                    dump(instances, mode="json", include={"__all__": texts}, by_alias=True, warnings=False),
+                    strict=True,
+                )
+            ]
+        return values
 
     return written, prepare
 
@@ -134,6 +146,8 @@ def _find_written_type(schema: Schema) -> Any:
     """The annotation that a JSON Schema of pydantic stands for."""
     if "anyOf" in schema:
         return Union[tuple(map(_find_written_type, schema["anyOf"]))]  # noqa: UP007
+    if "enum" in schema or "const" in schema:
+        return Literal[tuple(schema.get("enum", [schema.get("const")]))]
     if "items" in schema:
         return list[_find_written_type(schema["items"])]  # type: ignore[misc]
     return _OF_SCHEMA.get(schema.get("format")) or _OF_SCHEMA.get(schema.get("type"), Any)

@@ -63,7 +63,9 @@ _GOT: Final[dict[type, str]] = {
     float: "a number with a fraction or an exponent",
 }
 
-_ROUNDED: Final = ": a whole number of 2**53 or more with a fraction or an exponent may have been rounded"
+_ROUNDED: Final = (
+    ": a whole number of 2**53 or more with a fraction or an exponent may have been rounded, write its digits"
+)
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 """A lone one, which is no text."""

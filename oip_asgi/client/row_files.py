@@ -117,7 +117,7 @@ def write_rows(file: Path, rows: Iterator[dict[str, Any]]) -> None:
                     if suffix == ".csv"
                     else "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in part)
                 )
-                opened.write(text.encode())
+                opened.write(text.encode(errors="backslashreplace"))
 
 
 def _to_csv(rows: list[dict[str, Any]], *, has_names: bool) -> str:

@@ -187,7 +187,7 @@ def begin_journal(journal: BinaryIO, out: Path, of: Mapping[str, Any], *, goes_o
 def append(journal: BinaryIO, entries: Sequence[Mapping[str, Any]]) -> None:
     # each begins a line, as the last one may be cut
     lines = [f"\n{json.dumps(entry, ensure_ascii=False, default=str)}" for entry in entries]
-    journal.write("".join(lines).encode())
+    journal.write("".join(lines).encode(errors="backslashreplace"))  # of what is no text, as JSON escapes it
     journal.flush()
 
 

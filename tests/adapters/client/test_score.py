@@ -396,6 +396,13 @@ def test_what_is_no_number_is_refused(score: Score, site: Site, cell: str) -> No
     assert (scored.status, scored.values) == (1, [0, 1])
 
 
+def test_what_is_no_text_is_refused_and_written_as_it_came(score: Score) -> None:
+    rows = '{"town": "Bonn", "area": 1, "floor": 1}\n{"town": "\\ud800", "area": 1, "floor": 1}\n'
+    scored = score("rent", rows, rows="rows.jsonl")
+    assert (scored.status, len(scored.lines)) == (1, 1)
+    assert '"town": "\\ud800"' in scored.refused
+
+
 # A run
 
 

@@ -157,13 +157,22 @@ class Computed(pydantic.BaseModel):
     level = _compute(Literal["low"], "low")
     share = _compute(float | None, 0.5)
     each = _compute(list[int], [1, 2])
+    euros = _compute(Decimal, Decimal("1.5"))
+    code = _compute(UUID, UUID(int=1))
+    choice = _compute(Literal["a", None], None)
 
 
 def test_what_pydantic_computes_leaves_by_its_type() -> None:
     server = served(list[Computed], lambda rows: [Computed() for _ in rows])
-    row = {"plan": "free", "maybe": None, "level": "low", "share": 0.5, "each": [1, 2]}
+    of_texts = {"euros": "1.5", "code": str(UUID(int=1)), "choice": None}
+    row = {"plan": "free", "maybe": None, "level": "low", "share": 0.5, "each": [1, 2], **of_texts}
     assert generate(server, [{"x": 1.0}]) == [row]
-    assert {name: data[0] for name, data in outputs(ask(server, "m", x=[1.0])).items()} == {**row, "maybe": "null", "each": 1}
+    assert {name: data[0] for name, data in outputs(ask(server, "m", x=[1.0])).items()} == {
+        **row,
+        "maybe": "null",
+        "each": 1,
+        "choice": "null",
+    }
 
 
 class Plain(pydantic.BaseModel):

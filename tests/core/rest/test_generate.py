@@ -82,7 +82,7 @@ def test_a_whole_number_that_a_float_may_round_has_its_digits_alone(number: str,
     for body in ('{"n": %s}', '{"n": [%s]}', '{"parameters": {"n": %s}}'):
         status, answer = generate("whole", (body % number).encode())
         assert (status, answer.get("output_0")) == ((200, int(Decimal(number))) if is_taken else (400, None))
-        assert is_taken or "may have been rounded: expected an integer for INT64" in answer["error"]
+        assert is_taken or "may have been rounded, write its digits: expected an integer for INT64" in answer["error"]
 
 
 def test_other_names_of_language_models_are_parameters() -> None:
