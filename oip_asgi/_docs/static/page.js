@@ -1,8 +1,8 @@
 // The page that shows the models. The list of them, what one of them declares, and its numbers.
 
-import { fieldText, typeOf } from "./cells.js";
+import { typeOf } from "./cells.js";
 import { actionsOf, controlsOf, wordsOf } from "./described.js";
-import { at, badge, breakable, build, listenToOverflow, made, say, showIn, showWhole, tableRows } from "./elements.js";
+import { at, badge, breakable, build, listenToOverflow, made, say, showWhole, tableRows } from "./elements.js";
 import { NO_INPUTS } from "./fields.js";
 import { fillIn, leaveAnswer, listenToForm, showForm, showRefusal } from "./form.js";
 import { parse } from "./json.js";
@@ -92,11 +92,8 @@ function showList() {
 /** Whether a model is, in all its versions: each name stands once in the list. */
 const isReady = (name) => models.get(name).every(({ state }) => state === "READY");
 
-/** Scroll the list to the model that is shown. */
-function showChosen() {
-  const link = at("models").querySelector("[aria-current]");
-  if (link) showIn(at("models"), link);
-}
+/** Scroll the list, which stays in sight, to the model that is shown. */
+const showChosen = () => at("models").querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
 
 /** Open or close the list where a button stands for it, on a phone. */
 function openList(isOpen) {
@@ -246,7 +243,7 @@ function rowsOf(title, tensors, { inputs, labels = {} } = {}) {
     const words = isOptional ? [" ", made("span", "(optional)", "faint")] : [];
     const type = build("td", { title: datatype }, [typeOf(datatype, parameters?.content_type, known)]);
     const row = build("tr", {}, [build("td", {}, [...breakable(name), ...words]), type, made("td", `[${shape.join(", ")}]`)]);
-    const more = labels[name] ? `labels: ${listed(labels[name])}` : limits, all = (labels[name] ?? choices).map(fieldText);
+    const more = labels[name] ? `labels: ${listed(labels[name])}` : limits, all = (labels[name] ?? choices).map(String);
     const whole = areMany(all) ? [build("details", {}, [made("summary", "All of them"), made("p", all.join(", "), "text")])] : [];
     return more ? [row, build("tr", { className: "more" }, [build("td", { colSpan: 3, className: "faint" }, [more, ...whole])])] : [row];
   });
