@@ -46,9 +46,6 @@ export class Fields {
     for (const { opener } of this.frame ? [this.frame] : this.fields) opener?.forget();
   }
 
-  /** Why they cannot show the tensors of a request; nothing if they can. */
-  limitOf(tensors) { return this.frame?.limitOf(tensors) ?? ""; }
-
   /** Show the tensors of a request that was written in another way. */
   fill(tensors) {
     if (this.frame) this.frame.fill(tensors);
@@ -327,7 +324,8 @@ class Numbers extends Lines {
     if (held) return { ...wholeOf(this, () => held.shape), values: held.values, bytes: bytesOf(datatype, held.values), code: held.code };
     if (given?.data !== undefined) return this.whole(action);
     const text = this.control.value, isText = datatype === "BYTES";
-    const lines = isText ? linesIn(text) : wordsOf(text, this.arePairs);
+    const arePairs = !this.shape || (this.shape.length > 1 && [2, -1].includes(this.shape.at(-1)));  // so that a row may have two numbers
+    const lines = isText ? linesIn(text) : wordsOf(text, arePairs);
     const rows = isText ? lines : lines.map((words) => words.map((word) => readNumber(word, this, this.control, this.name, ", and a blank between two numbers"))), data = rows.flat();
     if (!data.length) return this.none(isText ? "a text" : "a number");
     if (!isText && this.areOthers(rows, text)) return { name, shape: [rows.length, rows[0].length], datatype, data: rows, value: rows };
@@ -339,9 +337,6 @@ class Numbers extends Lines {
     const shape = this.shape ?? [-1, -1], areRows = /^\s*\[/.test(text) || shape.filter((size) => size === -1).length > 1, width = shape.length > 1 ? shape.at(-1) : 0;
     return areRows && width !== 0 && rows.some(({ length }) => length !== rows[0].length || (width > 0 && length > 1 && length % width));
   }
-
-  /** Whether a row may have two numbers. */
-  get arePairs() { return !this.shape || (this.shape.length > 1 && [2, -1].includes(this.shape.at(-1))); }
 
   fill(tensor) {
     this.opener.forget();

@@ -14,6 +14,7 @@ import { areMany, listed } from "./words.js";
 
 const MODELS_EVERY = 10000;  // milliseconds
 const MANY = 8;  // models, from which one would rather filter them
+const FADE = 40;  // pixels at an end of the list, at most, as page.css has it
 const COLORS = { READY: "good", UNAVAILABLE: "bad" };  // of states; others have none
 
 const LEAVING = { draining: "Readiness is 503, so that a balancer sends no new requests; those that come are answered", stopping: "New requests are refused" };
@@ -92,8 +93,12 @@ function showList() {
 /** Whether a model is, in all its versions: each name stands once in the list. */
 const isReady = (name) => models.get(name).every(({ state }) => state === "READY");
 
-/** Scroll the list, which stays in sight, to the model that is shown. */
-const showChosen = () => at("models").querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
+/** Scroll the list, and nothing else, until the model that is shown is seen, in the middle if it was not: what is near an end fades. */
+function showChosen() {
+  const [list, link] = [at("models"), at("models").querySelector("[aria-current]")].map((each) => each?.getBoundingClientRect());
+  const isSeen = !link || (link.top >= list.top + FADE && link.bottom <= list.bottom - FADE);
+  if (!isSeen) at("models").scrollTop += (link.top + link.bottom - list.top - list.bottom) / 2;  // what scrolls into view takes the next Tab with it
+}
 
 /** Open or close the list where a button stands for it, on a phone. */
 function openList(isOpen) {
