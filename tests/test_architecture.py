@@ -129,7 +129,7 @@ BUDGETS: Final = {
     "_serving": 1994,
     "_runtime": 1179,
     "_extensions": 766,
-    "_docs": 353,
+    "_docs": 340,
     "_http": 634,
     "_grpc": 1103,
     "_hosts": 295,

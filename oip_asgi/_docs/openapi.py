@@ -43,11 +43,12 @@ def openapi_of(
     controls: Collection[Control],
 ) -> dict[str, Any]:
     """The document of one model, with what a client may do to it."""
-    model_paths = _list_model_paths(
-        [(model, engine.models.find_versions(model.name, None))], {model, *visible}
-    )
-    if version is not None:
-        model_paths = [at for at in model_paths if at.path == path_of(model.name, model.version)]
+    versions = engine.models.find_versions(model.name, None)
+    model_paths = [
+        at
+        for at in _list_model_paths([(model, versions)], {model, *visible})
+        if version is None or at.path == path_of(model.name, model.version)
+    ]
     return _make_document(engine, "", model_paths, has_server=False, controls=controls)
 
 
@@ -73,10 +74,14 @@ def list_basis(engine: Engine) -> list[object]:
     """All on which the document of a server depends, but for its own name and options: equal bases make equal
     documents."""
     # each load of a model makes another binding, and a model is described anew by a load only
-    bindings = [
-        (model.binding, model is default) for default, versions in engine.models.all() for model in versions
+    return [
+        engine.security,
+        *(
+            (model.binding, model is default)
+            for default, versions in engine.models.all()
+            for model in versions
+        ),
     ]
-    return [engine.security, *bindings]
 
 
 def _make_document(
@@ -91,25 +96,23 @@ def _make_document(
     words = "" if prefix in ("", "/v2") else _to_identifier(prefix)
     namespace = "Oip" + "".join(part[:1].upper() + part[1:] for part in words.split("_"))
     operations = Operations(namespace, {name: codec.datatype for name, codec in engine.codecs.inputs.items()})
-    security = engine.security
+    # a host without schemes asks for nothing
+    security = engine.security if engine.security is not None and engine.security.schemes else None
     mount = _PARAMETER.sub(r"{\1}", prefix)
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": STRING}
         for name in _PARAMETER.findall(prefix)
     ]
     shared = {"parameters": parameters} if parameters else {}
-    is_open = re.compile(
-        f"/{security.open_paths}" if security is not None and security.schemes else "(?s:.*)"
-    ).fullmatch
     paths = {}
     for path, methods in _list_operations(operations, model_paths, has_server=has_server, controls=controls):
-        if security is not None and not is_open(path):
+        if security is not None and not re.fullmatch(f"/{security.open_paths}", path):
             methods = {
                 method: {**operation, "security": security.needed} for method, operation in methods.items()
             }
         paths[mount if mount and path == "/" else mount + path] = pack({**shared, **methods})
     components = operations.describe_components()
-    if security is not None and security.schemes:
+    if security is not None:
         components["securitySchemes"] = security.schemes
     described = {at.model.name: at.model.binding.description for at in reversed(model_paths)}
     tags = [

@@ -164,9 +164,12 @@ class Operations:
     def _make_get(
         self, name: str, tag: str, summary: str, schema: str, *errors: str, not_ready: str = ""
     ) -> dict[str, Any]:
-        responses = {"200": _make_response(self._refer_to(schema)), **self._list_errors(*errors)}
-        if not_ready:
-            responses["503"] = _make_response(self._refer_to(schema), not_ready)
+        told = self._refer_to(schema)
+        responses = {
+            "200": _make_response(told),
+            **self._list_errors(*errors),
+            **({"503": _make_response(told, not_ready)} if not_ready else {}),
+        }
         return {"get": self._make_operation(name, tag, summary, responses)}
 
     def describe_server(self) -> dict[str, dict[str, Any]]:
@@ -248,18 +251,22 @@ class Operations:
             )
         else:
             whole["content"].update(_BINARY)
-            length = [{"$ref": f"#/components/parameters/{self._namespace}HeaderLength"}]
             paths["/infer"] = self._make_post(
-                at, "infer", "Infer", whole, self._describe_response(at), parameters=length
+                at,
+                "infer",
+                "Infer",
+                whole,
+                self._describe_response(at),
+                parameters=[{"$ref": f"#/components/parameters/{self._namespace}HeaderLength"}],
             )
             # none may have the name of another member of a flat object; no model that streams has such a
             # tensor
             inputs = [spec.name for specs in _list_inputs(model) for spec in specs]
             outputs = [spec.name for spec in model.outputs]
             if RESERVED_INPUTS.isdisjoint(inputs) and RESERVED_OUTPUTS.isdisjoint(outputs):
-                generated = _make_response(self._refer_to(f"GenerateResponse_{at.of_model}"))
+                response = self._refer_to(f"GenerateResponse_{at.of_model}")
                 paths["/generate"] = self._make_post(
-                    at, "generate", "Infer, with flat JSON objects", flat, generated
+                    at, "generate", "Infer, with flat JSON objects", flat, _make_response(response)
                 )
         return {at.path + action: operations for action, operations in paths.items()}
 
@@ -291,13 +298,16 @@ class Operations:
         required, optional = _list_inputs(at.model)
         is_guess = at.model.binding.inputs.others is not None and not required and not optional
         specs = [TensorSpec("x", "FP32", [-1])] if is_guess else required
-        content: dict[str, Any] = {"schema": self._refer_to(f"{schema}_{at.of_model}")}
         obstacle = _find_obstacle(specs)
-        if not obstacle:
-            content["example"] = example(specs)
         description = " ".join(filter(None, [_tell_undeclared(at.model, specs, optional), obstacle]))
-        body = {"content": {"application/json": content}}
-        return {"description": description, **body} if description else body
+        content = {
+            "schema": self._refer_to(f"{schema}_{at.of_model}"),
+            **({} if obstacle else {"example": example(specs)}),
+        }
+        return {
+            **({"description": description} if description else {}),
+            "content": {"application/json": content},
+        }
 
     def _describe_response(self, at: ModelPath) -> dict[str, Any]:
         """The response of a model, with an example if its outputs are declared and small."""
@@ -374,9 +384,11 @@ class Operations:
             name: describe_member(row, is_nested=ranks[name] > 1) if name in ranks else {}
             for name, row in rows.items()
         }
-        others: Schema = {"additionalProperties": True, "description": _PARAMETERS}
-        if binding.takes_any_key or binding.read_alone:
-            others = {"additionalProperties": binding.inputs.others is not None}
+        others: Schema = (
+            {"additionalProperties": binding.inputs.others is not None}
+            if binding.takes_any_key or binding.read_alone
+            else {"additionalProperties": True, "description": _PARAMETERS}
+        )
         whole = {
             "type": "object",
             "properties": {"id": STRING, "parameters": PARAMETERS, **members},
@@ -453,20 +465,21 @@ def _tell_undeclared(model: Model, specs: Sequence[TensorSpec], optional: Sequen
     handler = model.lifecycle.handler
     if handler is not None and not handler.is_checked:
         return ""
-    missing: dict[str, Sequence[TensorSpec]] = {}
-    declared, guessed = {spec.name for spec in model.inputs}, ""
-    if any(spec.name not in declared for spec in specs):
-        guessed = ", and the example is a guess"
-        missing["inputs"] = [*specs, *optional]  # one that is left out could not be sent any more
-    if not model.outputs:
-        missing["outputs"] = [TensorSpec("y", "FP32", [-1])]
+    declared = {spec.name for spec in model.inputs}
+    is_guess = any(spec.name not in declared for spec in specs)
+    tensors = {
+        "inputs": [*specs, *optional] if is_guess else [],  # what is left out could not be sent any more
+        "outputs": [] if model.outputs else [TensorSpec("y", "FP32", [-1])],
+    }
+    missing = {
+        what: ", ".join(write_spec(spec.name, spec.datatype, spec.shape) for spec in of_it)
+        for what, of_it in tensors.items()
+        if of_it
+    }
     if not missing:
         return ""
-    written = {
-        what: [write_spec(spec.name, spec.datatype, spec.shape) for spec in tensors]
-        for what, tensors in missing.items()
-    }
-    how = ", ".join(f"{what}=[{', '.join(tensors)}]" for what, tensors in written.items())
+    how = ", ".join(f"{what}=[{written}]" for what, written in missing.items())
+    guessed = ", and the example is a guess" if is_guess else ""
     return (
         f"This model does not declare its {' and '.join(missing)}, so they are not checked{guessed}. Declare "
         f"them where the model is registered, such as `{how}`."

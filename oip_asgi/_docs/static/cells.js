@@ -1,7 +1,7 @@
 // What is typed: controls for one value, which may be missing, lines of numbers, and rows of a spreadsheet. Knows no tensors and nothing of the page.
 
 import { build } from "./elements.js";
-import { exactly, Written } from "./json.js";
+import { exactly, tried, Written } from "./json.js";
 import { counted } from "./words.js";
 
 const NUMBER = /^[-+]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/;
@@ -9,7 +9,6 @@ const JSON_NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
 const OF_JSON = { true: true, false: false, null: null, NaN: "NaN", Infinity: "Infinity", "-Infinity": "-Infinity" };
 const WORDS = { ...OF_JSON, True: true, False: false, None: null, nan: "NaN", inf: "Infinity", "-inf": "-Infinity" };
 const MOMENT = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?))?(Z?)$/;
-export const DECIMALS = "write decimals with a point, as in 1.5";
 const MIDNIGHT = /^[0:.]*$/, WHOLE_MINUTE = /^\d\d:\d\d(:[0.]*)?$/;
 
 const OTHER = "other";  // the value of an option that is none of the choices
@@ -23,14 +22,10 @@ export class Mistake extends Error {
 }
 
 /** What `read` returns, or `instead` of its mistake. */
-export function attempt(read, instead) {
-  try {
-    return read();
-  } catch (error) {
-    if (!(error instanceof Mistake)) throw error;
-    return instead(error);
-  }
-}
+export const attempt = (read, instead) => tried(read, (error) => {
+  if (error instanceof Mistake) return instead(error);
+  throw error;
+});
 
 /** The type of a tensor in words: of BYTES, what its content type makes of them, dates with a time of the day if an example `hasTime`; and whether values may be missing. */
 export function typeOf(datatype, contentType, { isNullable = false, hasTime = false } = {}) {
@@ -40,28 +35,25 @@ export function typeOf(datatype, contentType, { isNullable = false, hasTime = fa
 }
 
 /** Whether a text is a date with a time of the day. */
-export function isMoment(text) {
-  const time = MOMENT.exec(text)?.[2];
-  return time !== undefined && !MIDNIGHT.test(time);
-}
+export const isMoment = (text) => !MIDNIGHT.test(MOMENT.exec(text)?.[2] ?? "");
 
 /** A number as it is written, or the word for one; undefined if it is none. */
 export function numberIn(word) {
   if (JSON_NUMBER.test(word)) return new Written(word);
-  if (NUMBER.test(word)) return new Written(fieldText(exactly(word)));
+  if (NUMBER.test(word)) return new Written(String(exactly(word)));
   return Object.hasOwn(WORDS, word) ? WORDS[word] : undefined;
 }
 
+/** Why a word is no number; a comma in it is mostly that of a decimal, of which `more` says what else to write. */
+const noNumber = (word, more = "") => `${JSON.stringify(word)} is not a number${/\d,\d/.test(word) ? `: write decimals with a point, as in 1.5${more}` : ""}`;
+
 /** The number that a word is; raises Mistake where it is none, or no whole one for integers. `place` says where it stands. The rest is the server's to say. */
-export function readNumber(word, { datatype }, control, place) {
+export function readNumber(word, { datatype }, control, place, more) {
   const number = numberIn(word);
-  if (number === undefined) throw new Mistake(control, `${place}: ${JSON.stringify(word)} is not a number${/^[-+]?\d+,\d+$/.test(word) ? `: ${DECIMALS}` : ""}`);
+  if (number === undefined) throw new Mistake(control, `${place}: ${noNumber(word, more)}`);
   if (/^U?INT/.test(datatype) && number instanceof Written && !Number.isInteger(Number(number.source))) throw new Mistake(control, `${place}: ${word} is not an integer`);
   return number;
 }
-
-/** A value as it is written into a field. */
-export const fieldText = (value) => value instanceof Written ? value.source : String(value);
 
 /** A control for a value of a column: `read` returns the value, null for a missing one, or undefined where nothing is to be sent. */
 export function makeCell(column, label, value) {
@@ -75,12 +67,12 @@ const nothingIn = ({ isNullable, isOptional, hint }) => isNullable ? "missing" :
 
 /** A value that is no choice stays in sight, and the server refuses it. */
 function choiceCell(column, label, value, choices) {
-  const options = choices.map((choice, place) => new Option(fieldText(choice), place)), nothing = nothingIn(column);
+  const options = choices.map((choice, place) => new Option(choice, place)), nothing = nothingIn(column);
   if (nothing) options.push(new Option(nothing, ""));
-  const isNothing = value === null || value === undefined, place = isNothing ? -1 : choices.findIndex((choice) => fieldText(choice) === fieldText(value));
+  const isNothing = value === null || value === undefined, place = isNothing ? -1 : choices.findIndex((choice) => String(choice) === String(value));
   const element = build("select", { ariaLabel: label }, options);
   element.value = place >= 0 ? place : !nothing && value === undefined ? 0 : "";
-  if (place < 0 && !isNothing) element.append(new Option(fieldText(value), OTHER, true, true));
+  if (place < 0 && !isNothing) element.append(new Option(value, OTHER, true, true));
   const read = () => (element.value === OTHER ? value : element.value === "" ? nothingOf(column, label, element, "a choice") : choices[element.value]);
   return { element, read };
 }
@@ -101,7 +93,7 @@ function dateCell(column, label, value) {
 }
 
 function textCell(column, label, value) {
-  const text = value === null || value === undefined ? "" : fieldText(value), nothing = nothingIn(column), isText = column.datatype === "BYTES";
+  const text = value === null || value === undefined ? "" : String(value), nothing = nothingIn(column), isText = column.datatype === "BYTES";
   const element = build("input", { value: text, ariaLabel: label, autocomplete: "off", spellcheck: false, size: Math.min(Math.max(text.length, 8), 40) });
   if (/^UINT/.test(column.datatype) || column.least >= 0) element.inputMode = "decimal";  // whose keys on a phone have no minus
   element.placeholder = value === "" ? "empty text" : nothing;
@@ -177,7 +169,7 @@ export function numbersOf(rows) {
     return row.map((text) => {
       const number = inCell(text);
       if (!Number.isNaN(number) || MISSING.includes(text.trim())) return number;
-      throw new Error(`line ${begin + place + 1}: ${JSON.stringify(text)} is not a number${/,\d/.test(text) ? `: ${DECIMALS}` : ""}`);
+      throw new Error(`line ${begin + place + 1}: ${noNumber(text)}`);
     });
   });
 }

@@ -1,6 +1,6 @@
 // What the server says of a model: its actions and inputs, from its metadata and OpenAPI document, and its options. Knows nothing of the page.
 
-import { fieldText, isMoment } from "./cells.js";
+import { isMoment } from "./cells.js";
 import { parse } from "./json.js";
 import { counted, digits, duration, listed } from "./words.js";
 
@@ -33,7 +33,7 @@ function inputsOf({ schemas, example }, metadata) {
   return [...all].map((name) => {
     const schema = schemas.find((each) => nameOf(each) === name)?.properties.data ?? {};
     const { shape: guess = [], data = [] } = examples.find((tensor) => tensor.name === name) ?? {};
-    const shape = guess.length > 1 ? [-1, ...guess.slice(1).map((size) => Number(fieldText(size)))] : undefined;
+    const shape = guess.length > 1 ? [-1, ...guess.slice(1).map((size) => Number(size))] : undefined;
     const declared = metadata.inputs.find((input) => input.name === name) ?? { name, shape };
     const isOptional = example !== undefined && !examples.some((tensor) => tensor.name === name);
     const dates = [data].flat(Infinity), hasTime = !dates.length || dates.some(isMoment);  // any may have one, if there is no example
@@ -48,14 +48,14 @@ function describe(declared, schema, { isOptional, isFrame }) {
   const element = (schema.anyOf?.[0] ?? schema).items ?? {}, kinds = element.anyOf ?? [element];
   const fallback = schema.default ?? kinds.find((kind) => kind.default !== undefined)?.default;
   const choices = kinds.find((kind) => kind.enum)?.enum ?? (categories && contentType !== "pd_json" ? parse(categories).data : undefined);
-  const hint = fallback === undefined ? "" : `default ${[fallback].flat().map(fieldText).join(", ")}`;
+  const hint = fallback === undefined ? "" : `default ${[fallback].flat().map(String).join(", ")}`;
   const ranges = kinds.map(rangeOf).filter(Boolean).map((range) => `expected: ${range}`), limits = [...ranges, element.description];
   const isOfFrame = isFrame && (/^FP/.test(datatype) || isText || dtype !== undefined);
   return {
     ...declared, contentType, isOptional, choices, hint,
     notes: [isOptional && "optional", ...limits].filter(Boolean),
-    limits: [choices && `one of ${listed(choices.map(fieldText))}`, ...limits, hint].filter(Boolean).join("; "),
-    least: Number(fieldText(kinds[0].minimum)),
+    limits: [choices && `one of ${listed(choices.map(String))}`, ...limits, hint].filter(Boolean).join("; "),
+    least: Number(kinds[0].minimum),
     isNullable: contentType !== "pd_json" && (isOfFrame || kinds.some(({ type }) => type === "null")),
     zone: dtype?.includes(", ") ? "Z" : "",
   };
@@ -63,7 +63,7 @@ function describe(declared, schema, { isOptional, isFrame }) {
 
 /** The range of numbers in words; empty if there is none. */
 function rangeOf({ minimum, maximum }) {
-  const [least, most] = [minimum, maximum].map((bound) => (bound === undefined ? "" : fieldText(bound)));
+  const [least, most] = [minimum, maximum].map((bound) => (bound === undefined ? "" : String(bound)));
   if (least && most) return `${least} to ${most}`;
   return least ? `${least} or more` : most && `${most} or less`;
 }
@@ -72,8 +72,6 @@ function rangeOf({ minimum, maximum }) {
 
 /** What content types make of tensors; another one is the server's own. */
 const TYPES = { pd: "a data frame", np: "arrays", str: "texts", base64: "bytes", datetime: "dates", pd_json: "values as JSON" };
-
-const BYTES = [["MiB", 2 ** 20], ["KiB", 2 ** 10]];
 
 /** Of each keyword what it concerns and its value; `streams` is whether the model answers with a stream. */
 const WORDS = {
@@ -97,6 +95,6 @@ export const wordsOf = (options, streams) => Object.entries(options).map(([keywo
 const upTo = (value) => `up to ${value.toLocaleString("en")}`;
 
 function bytes(count) {
-  const [unit, size] = BYTES.find(([, least]) => count >= least) ?? [];
-  return unit ? `${digits(count / size)} ${unit}` : counted(count, "byte");
+  if (count < 2 ** 10) return counted(count, "byte");
+  return count < 2 ** 20 ? `${digits(count / 2 ** 10)} KiB` : `${digits(count / 2 ** 20)} MiB`;
 }

@@ -137,10 +137,9 @@ export class Opener {
   }
 }
 
-// A sign wherever there is more than is seen: a box fades where it goes on, and a long description has a button. What is chosen is seen
+// A sign wherever there is more than is seen: a box fades where it goes on, and a long description has a button
 
 const BOXES = ".scroll, pre, .text, .fields, #models, #docstring";
-const FADE = 40;  // pixels of a box, at most, as page.css has it
 
 let isDue = false;
 
@@ -155,12 +154,6 @@ export function showWhole(isWhole) {
   at("docstring").classList.toggle("whole", isWhole);
   at("more").ariaExpanded = isWhole;
   at("more").textContent = isWhole ? "Show less" : "Show all";
-}
-
-/** Scroll a box, and nothing else, until one of its elements is seen, in the middle if it was not: what fades is not. */
-export function showIn(box, element) {
-  const [outer, inner] = [box, element].map((each) => each.getBoundingClientRect());
-  if (inner.top < outer.top + FADE || inner.bottom > outer.bottom - FADE) box.scrollTop += (inner.top + inner.bottom - outer.top - outer.bottom) / 2;
 }
 
 /** Mark all boxes before the next frame is drawn, once for all changes until then. */

@@ -1,6 +1,6 @@
 // A field for each input of a request: a value, lines of numbers or texts, files, a large array, or a table of columns. Knows nothing of the page.
 
-import { DECIMALS, fieldText, isNamed, makeCell, Mistake, numbersOf, readNumber, readRows, separatorOf, typeOf, wordsOf } from "./cells.js";
+import { isNamed, makeCell, Mistake, numbersOf, readNumber, readRows, separatorOf, typeOf, wordsOf } from "./cells.js";
 import { build, button, Opener } from "./elements.js";
 import { drawFile, figureOf } from "./figures.js";
 import { Frame } from "./frame.js";
@@ -45,9 +45,6 @@ export class Fields {
   forget() {
     for (const { opener } of this.frame ? [this.frame] : this.fields) opener?.forget();
   }
-
-  /** Why they cannot show the tensors of a request; nothing if they can. */
-  limitOf(tensors) { return this.frame?.limitOf(tensors) ?? ""; }
 
   /** Show the tensors of a request that was written in another way. */
   fill(tensors) {
@@ -112,7 +109,7 @@ class Value {
   elementIn(elements) {
     const isNumber = !this.choices && this.datatype !== "BOOL", mayBeMissing = this.isNullable || this.isOptional;
     const isWritten = elements.length > 1 || (elements[0] === null && isNumber && !mayBeMissing);
-    return isWritten ? elements.map(fieldText).join(", ") : elements[0];
+    return isWritten ? elements.map(String).join(", ") : elements[0];
   }
 }
 
@@ -232,7 +229,7 @@ class Texts extends Lines {
   isOwnFile(tensor) { return tensor?.parameters?.content_type === "base64" && this.contentType !== "base64"; }
 
   fill(tensor) {
-    const elements = [tensor?.data ?? []].flat(Infinity).map(fieldText), isOwn = this.isOwnFile(tensor);
+    const elements = [tensor?.data ?? []].flat(Infinity).map(String), isOwn = this.isOwnFile(tensor);
     const isHeld = this.body ? `${elements}` === "" : this.names.length && `${elements}` === `${this.given?.data}` && isOwn === this.isOwnFile(this.given);
     this.opener.forget();
     if (isHeld && this.body) return;
@@ -301,7 +298,7 @@ class Numbers extends Lines {
     this.given = fits(shape, this.shape, values.length) ? { shape } : { name: this.name, shape, data: values, value };
     if (values.length <= MOST_WRITTEN) {
       const digitsIn = (value) => (this.datatype === "FP32" ? single(Math.fround(numberOf(value))) : numberOf(value));  // all that the datatype holds
-      this.writeText(values.map((value) => (isFloating(this.datatype) ? String(digitsIn(value)) : fieldText(value))), shape);
+      this.writeText(values.map((value) => String(isFloating(this.datatype) ? digitsIn(value) : value)), shape);
       return this.changed();
     }
     this.held = { values, shape, code };
@@ -315,7 +312,7 @@ class Numbers extends Lines {
 
   /** Write numbers as text, a line for each row. */
   writeText(texts, shape) {
-    const width = shape?.length > 1 ? Number(fieldText(shape.at(-1))) : texts.length;
+    const width = shape?.length > 1 ? Number(shape.at(-1)) : texts.length;
     this.held = null;
     this.control.hidden = false;
     this.preview.hidden = true;
@@ -327,8 +324,9 @@ class Numbers extends Lines {
     if (held) return { ...wholeOf(this, () => held.shape), values: held.values, bytes: bytesOf(datatype, held.values), code: held.code };
     if (given?.data !== undefined) return this.whole(action);
     const text = this.control.value, isText = datatype === "BYTES";
-    const lines = isText ? linesIn(text) : wordsOf(text, this.arePairs);
-    const rows = isText ? lines : lines.map((words) => words.map((word) => this.number(word))), data = rows.flat();
+    const arePairs = !this.shape || (this.shape.length > 1 && [2, -1].includes(this.shape.at(-1)));  // so that a row may have two numbers
+    const lines = isText ? linesIn(text) : wordsOf(text, arePairs);
+    const rows = isText ? lines : lines.map((words) => words.map((word) => readNumber(word, this, this.control, this.name, ", and a blank between two numbers"))), data = rows.flat();
     if (!data.length) return this.none(isText ? "a text" : "a number");
     if (!isText && this.areOthers(rows, text)) return { name, shape: [rows.length, rows[0].length], datatype, data: rows, value: rows };
     return { name, shape: this.shapeFor(data.length, lines.length), datatype, data };
@@ -340,14 +338,6 @@ class Numbers extends Lines {
     return areRows && width !== 0 && rows.some(({ length }) => length !== rows[0].length || (width > 0 && length > 1 && length % width));
   }
 
-  /** Whether a row may have two numbers. */
-  get arePairs() { return !this.shape || (this.shape.length > 1 && [2, -1].includes(this.shape.at(-1))); }
-
-  number(word) {
-    if (word.includes(",")) throw new Mistake(this.control, `${this.name}: ${JSON.stringify(word)} is not a number: ${DECIMALS}, and a blank between two numbers`);
-    return readNumber(word, this, this.control, this.name);
-  }
-
   fill(tensor) {
     this.opener.forget();
     this.opener.tell("");
@@ -356,6 +346,6 @@ class Numbers extends Lines {
     if (tensor && isBehind(tensor) && this.held) return;
     if (tensor?.datatype && this.choice) this.choice.value = this.datatype = tensor.datatype;
     const { data = [], value = data, shape = shapeOf([value].flat()) } = tensor ?? {};
-    this.writeText([data].flat(Infinity).map(fieldText), shape);
+    this.writeText([data].flat(Infinity).map(String), shape);
   }
 }

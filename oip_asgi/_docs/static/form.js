@@ -83,7 +83,7 @@ class Form {
   showInFields() {
     if (this.agreed.body === this.body) return true;
     const { fields, action, body } = this, tensors = attempt(() => this.read(), () => null);
-    this.note = tensors ? fields.limitOf(tensors) : "";
+    this.note = (tensors && fields.frame?.limitOf(tensors)) ?? "";
     if (!tensors || this.note) return false;
     fields.fill(tensors);
     this.parts = partsIn(tensors, this.parts);  // the fields may have let go of others

@@ -1,6 +1,6 @@
 // The columns of a frame as a table: a line for each column, and a cell for each row. Rows are pasted, dropped, or read from a file.
 
-import { attempt, columnsOf, fieldText, makeCell, MISSING, Mistake, numberIn, readRows, typeOf } from "./cells.js";
+import { attempt, columnsOf, makeCell, MISSING, Mistake, numberIn, readRows, typeOf } from "./cells.js";
 import { breakable, build, button, Opener } from "./elements.js";
 import { plainData } from "./tensors.js";
 import { counted, listed } from "./words.js";
@@ -145,7 +145,7 @@ class Column {
   /** Whether a text can be a value, also one that is to be told as wrong, such as "14,23"; undefined where it says nothing: if it is empty, or among free texts. */
   fits(text) {
     if (this.isMissing(text) || !text) return undefined;
-    const choices = this.datatype === "BOOL" ? ["true", "false"] : this.choices?.map(fieldText);
+    const choices = this.datatype === "BOOL" ? ["true", "false"] : this.choices?.map(String);
     if (choices) return choices.includes(this.plain(text));
     return this.datatype === "BYTES" && this.contentType !== "datetime" ? undefined : /^[-+]?[.,]?\d/.test(text.trim()) || numberIn(text.trim()) !== undefined;
   }

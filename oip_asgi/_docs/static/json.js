@@ -1,23 +1,16 @@
 // JSON as text: read without a loss, and written for people, for Python, and on one line. Knows nothing of the page.
 
-/** Why a text is no JSON, as the browser says it; nothing if it is JSON. */
-export function mistakeIn(text) {
+/** What `read` returns; where it fails, as on a text that is no JSON, what `instead` makes of its error: null. */
+export function tried(read, instead = () => null) {
   try {
-    JSON.parse(text);
-    return "";
-  } catch ({ message }) {
-    return `The JSON has a mistake: ${message}.`;
+    return read();
+  } catch (error) {
+    return instead(error);
   }
 }
 
-/** What `read` returns; null where it fails, as on a text that is no JSON. */
-export function tried(read) {
-  try {
-    return read();
-  } catch {
-    return null;
-  }
-}
+/** Why a text is no JSON, as the browser says it; nothing if it is JSON. */
+export const mistakeIn = (text) => tried(() => { JSON.parse(text); return ""; }, ({ message }) => `The JSON has a mistake: ${message}.`);
 
 export const isJSON = (text) => !mistakeIn(text);
 
@@ -33,6 +26,8 @@ export const compact = (json) => json.replace(/("(?:[^"\\]|\\.)*")|\s+/g, (_, te
 /** A number as it is written in JSON: an integer of 64 bits is more than a number of JavaScript can hold. */
 export class Written {
   constructor(source) { this.source = source; }
+
+  toString() { return this.source; }
 }
 
 /** The number that a text writes: an integer that a number of JavaScript would round, such as one of 64 bits, is Written. */

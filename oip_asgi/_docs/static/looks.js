@@ -106,12 +106,8 @@ function layoutOf(shape) {
 
 /** What is black and what is white; null if the numbers are not those of a picture. */
 function scaleOf(range, datatype) {
-  if (datatype === "UINT8") return [0, 255];
-  if (!range || datatype === "BOOL") return range && [0, 1];
-  const [least, most] = range;
-  if (least >= 0 && most <= 1) return [0, 1];
-  if (least >= 0 && most <= 255 && most > 1) return [0, 255];
-  return least >= -1 && most <= 1 ? [-1, 1] : null;
+  const scales = datatype === "UINT8" ? [[0, 255]] : [[0, 1], [0, 255], [-1, 1]];
+  return scales.find(([black, white]) => range && black <= range[0] && range[1] <= white) ?? null;
 }
 
 /** Curves and heat maps of numbers, and for what nothing fits its shape and range. */
@@ -126,14 +122,10 @@ function drawingOf({ data, shape, datatype }, { rowsIn }) {
   return isTable ? null : { kind: "summary", shape, datatype, data, range: rangeOf(values) };
 }
 
+/** The least and the largest of the finite numbers; null if there are none. */
 export function rangeOf(values) {
-  let least = Infinity, most = -Infinity;
-  for (const value of values) {
-    if (!Number.isFinite(value)) continue;
-    if (value < least) least = value;
-    if (value > most) most = value;
-  }
-  return least <= most ? [least, most] : null;
+  const finite = values.filter(Number.isFinite), bound = (choose) => finite.reduce((one, other) => choose(one, other));
+  return finite.length ? [bound(Math.min), bound(Math.max)] : null;
 }
 
 /** How many rows all tensors have, if each is a column or a few of them; else null. */

@@ -1,8 +1,8 @@
 // The page that shows the models. The list of them, what one of them declares, and its numbers.
 
-import { fieldText, typeOf } from "./cells.js";
+import { typeOf } from "./cells.js";
 import { actionsOf, controlsOf, wordsOf } from "./described.js";
-import { at, badge, breakable, build, listenToOverflow, made, say, showIn, showWhole, tableRows } from "./elements.js";
+import { at, badge, breakable, build, listenToOverflow, made, say, showWhole, tableRows } from "./elements.js";
 import { NO_INPUTS } from "./fields.js";
 import { fillIn, leaveAnswer, listenToForm, showForm, showRefusal } from "./form.js";
 import { parse } from "./json.js";
@@ -14,6 +14,7 @@ import { areMany, listed } from "./words.js";
 
 const MODELS_EVERY = 10000;  // milliseconds
 const MANY = 8;  // models, from which one would rather filter them
+const FADE = 40;  // pixels at an end of the list, at most, as page.css has it
 const COLORS = { READY: "good", UNAVAILABLE: "bad" };  // of states; others have none
 
 const LEAVING = { draining: "Readiness is 503, so that a balancer sends no new requests; those that come are answered", stopping: "New requests are refused" };
@@ -92,10 +93,11 @@ function showList() {
 /** Whether a model is, in all its versions: each name stands once in the list. */
 const isReady = (name) => models.get(name).every(({ state }) => state === "READY");
 
-/** Scroll the list to the model that is shown. */
+/** Scroll the list, and nothing else, until the model that is shown is seen, in the middle if it was not: what is near an end fades. */
 function showChosen() {
-  const link = at("models").querySelector("[aria-current]");
-  if (link) showIn(at("models"), link);
+  const [list, link] = [at("models"), at("models").querySelector("[aria-current]")].map((each) => each?.getBoundingClientRect());
+  const isSeen = !link || (link.top >= list.top + FADE && link.bottom <= list.bottom - FADE);
+  if (!isSeen) at("models").scrollTop += (link.top + link.bottom - list.top - list.bottom) / 2;  // what scrolls into view takes the next Tab with it
 }
 
 /** Open or close the list where a button stands for it, on a phone. */
@@ -246,7 +248,7 @@ function rowsOf(title, tensors, { inputs, labels = {} } = {}) {
     const words = isOptional ? [" ", made("span", "(optional)", "faint")] : [];
     const type = build("td", { title: datatype }, [typeOf(datatype, parameters?.content_type, known)]);
     const row = build("tr", {}, [build("td", {}, [...breakable(name), ...words]), type, made("td", `[${shape.join(", ")}]`)]);
-    const more = labels[name] ? `labels: ${listed(labels[name])}` : limits, all = (labels[name] ?? choices).map(fieldText);
+    const more = labels[name] ? `labels: ${listed(labels[name])}` : limits, all = (labels[name] ?? choices).map(String);
     const whole = areMany(all) ? [build("details", {}, [made("summary", "All of them"), made("p", all.join(", "), "text")])] : [];
     return more ? [row, build("tr", { className: "more" }, [build("td", { colSpan: 3, className: "faint" }, [more, ...whole])])] : [row];
   });

@@ -10,7 +10,7 @@ export const ARRAYS = {
   INT32: Int32Array, INT64: BigInt64Array, FP16: globalThis.Float16Array, BF16: Uint16Array, FP32: Float32Array, FP64: Float64Array,
 };
 const OF_NUMPY = { b1: "BOOL", u1: "UINT8", u2: "UINT16", u4: "UINT32", u8: "UINT64", i1: "INT8", i2: "INT16", i4: "INT32", i8: "INT64", f4: "FP32", f8: "FP64" };
-const NOT_FINITE = { NaN: NaN, Infinity, "-Infinity": -Infinity };
+const NOT_FINITE = ["NaN", "Infinity", "-Infinity"];
 
 /** The outputs of an answer, each with flat data. `binary` are the bytes behind the JSON, of the outputs that have a `binary_data_size`. */
 export function outputsOf(text, binary = new Uint8Array()) {
@@ -77,15 +77,12 @@ function texts(bytes) {
 
 /** An element as a number, for what is drawn; null if it is none. */
 export function numberOf(value) {
-  if (value instanceof Written) return Number(value.source);
-  if (typeof value === "boolean") return Number(value);
-  if (typeof value === "string" && Object.hasOwn(NOT_FINITE, value)) return NOT_FINITE[value];
-  return typeof value === "number" ? value : null;
+  const isNumber = value instanceof Written || ["number", "boolean"].includes(typeof value) || NOT_FINITE.includes(value);
+  return isNumber ? Number(value) : null;
 }
 
 /** An element as text, whole. */
 export function writtenOf(value) {
-  if (value instanceof Written) return value.source;
   if (value instanceof Uint8Array) return counted(value.length, "byte");
   return value === null || value === undefined ? "" : String(value);
 }
@@ -121,17 +118,15 @@ export function shapeOfCount(declared, count) {
 
 /** An array of numpy's file format: its shape and its values as numbers, which are Written where they would be rounded. Raises Error where it is none that can be read. */
 export function readNpy(buffer) {
-  const bytes = new Uint8Array(buffer), view = new DataView(buffer);
-  if (bytes.length < 12 || String.fromCharCode(...bytes.subarray(1, 6)) !== "NUMPY") throw new Error("numpy.save has not written it");
-  const isFirst = bytes[6] === 1, begin = isFirst ? 10 : 12;
-  const length = isFirst ? view.getUint16(8, true) : view.getUint32(8, true);
-  const header = new TextDecoder().decode(bytes.subarray(begin, begin + length));
+  const bytes = new Uint8Array(buffer);
+  if (String.fromCharCode(...bytes.subarray(1, 8)) !== "NUMPY\x01\0") throw new Error("numpy.save has not written it");  // its other versions are for other dtypes
+  const begin = 10 + new DataView(buffer).getUint16(8, true), header = new TextDecoder().decode(bytes.subarray(10, begin));
   const [, order, kind] = /'descr':\s*'([<>|=])(\w\d+)'/.exec(header) ?? [];
   const datatype = OF_NUMPY[kind];
   if (!datatype || order === ">") throw new Error(`it has a dtype that cannot be sent from here: expected one of ${Object.keys(OF_NUMPY).join(", ")}`);
   if (/'fortran_order':\s*True/.test(header)) throw new Error("it is in Fortran's order: save np.ascontiguousarray(array)");
   const shape = (/'shape':\s*\(([^)]*)\)/.exec(header)?.[1] ?? "").split(",").filter((part) => part.trim()).map(Number);
-  const values = new ARRAYS[datatype](buffer.slice(begin + length, begin + length + sizeOf(shape) * ARRAYS[datatype].BYTES_PER_ELEMENT));
+  const values = new ARRAYS[datatype](buffer.slice(begin, begin + sizeOf(shape) * ARRAYS[datatype].BYTES_PER_ELEMENT));
   return { shape, values: [...values].map((value) => (typeof value === "bigint" ? exactly(`${value}`) : Number(value))) };
 }
 

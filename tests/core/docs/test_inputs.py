@@ -190,8 +190,8 @@ LONG = [2**53 - 1, -(2**53) + 1, 2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63)]
 
 def test_integers_that_a_browser_would_round_stay_as_they_are(scripts: Scripts) -> None:
     texts = [str(number) for number in LONG]
-    assert scripts.values_of(f"{READ_NPY}.values.map(cells.fieldText)", [saved(np.array(LONG))]) == [texts]
-    asked = "cells.numbersOf([given])[0].map(cells.fieldText)"
+    assert scripts.values_of(f"{READ_NPY}.values.map(String)", [saved(np.array(LONG))]) == [texts]
+    asked = "cells.numbersOf([given])[0].map(String)"
     assert scripts.values_of(asked, [texts, [f" +{2**53 + 1}.0 "]]) == [texts, [str(2**53 + 1)]]
     bytes_of = "['INT64', 'FP64'].map((datatype) => [...tensors.bytesOf(datatype, cells.numbersOf([given])[0])])"
     [found] = scripts.values_of(bytes_of, [texts])

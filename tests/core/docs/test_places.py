@@ -70,6 +70,10 @@ REFUSED: list[tuple[str, list[Any] | dict[str, Any], str, int | None]] = [
     ("array", [{**X, "data": [1, 2, 3, 9]}, XS], "x", 1),
     ("array", [X, {**XS, "data": [256]}], "xs", 0),
     ("deep", [tensor("x", "FP32", 1, 2, 3, 9, shape=[1, 2, 2])], "x", 0),
+    # a whole number that may have been rounded
+    ("frame", [{**AGE, "data": [1, 9e30]}, PLAN, QUOTED, DATE], "age", 1),
+    ("rows", [{**AGE, "data": [1, 9e30]}, PLAN], "age", 1),
+    ("array", {"x": [1, 2], "xs": [1, 9e30]}, "xs", 1),
     # dates, choices, files
     ("frame", [AGE, PLAN, QUOTED, {**DATE, "data": ["2026-01-31", "31.01.2026"]}], "date", 1),
     ("frame", [AGE, {**PLAN, "data": ["pro", "gold"]}, QUOTED, DATE], "plan", 1),

@@ -42,7 +42,7 @@ def texts(*data: str) -> dict[str, Any]:
 
 OF_WORDS: dict[str, list[tuple[Any, Any]]] = {
     # what is typed
-    "cells.fieldText(cells.numberIn(given))": [
+    "String(cells.numberIn(given))": [
         *((word, word) for word in ("1", "-2.5e3", "9007199254740993", "true", "NaN", "-Infinity")),
         *(("+3", "3"), (".5", "0.5"), ("007", "7"), ("2.", "2"), ("+9007199254740993", "9007199254740993")),
     ],
