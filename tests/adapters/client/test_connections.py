@@ -57,22 +57,23 @@ def test_threads_have_connections_of_their_own_which_others_take_when_they_have_
 
 
 def test_a_client_that_is_closed_closes_the_connections_of_all_threads() -> None:
-    peer, gate = Peer(), threading.Event()
+    together = threading.Barrier(2)
+
+    def answer(request: bytes) -> bytes:
+        if request.startswith(b"POST"):  # both are on their way at once, so none takes the other's connection
+            together.wait(10)
+        return with_length(GOOD)
+
+    peer = Peer(answer)
     with peer.listening() as url:
         client = Client(url)
-
-        def ask_and_stay() -> None:
-            client.infer("m", {})
-            gate.wait(10)
-
-        thread = threading.Thread(target=ask_and_stay)
+        thread = threading.Thread(target=client.infer, args=["m", {}])
         thread.start()
         client.infer("m", {})
+        thread.join(10)
         peer.wait_for_open(2)
         client.close()
         peer.wait_for_open(0)
-        gate.set()
-        thread.join(10)
 
 
 def test_a_client_that_is_closed_says_so(connect: Connect) -> None:
