@@ -43,16 +43,13 @@ KINDS: Final = ("refused, 4xx", "accepted", "answered 5xx", "no answer", "crashe
 _LIMITS: Final = (*OWN, "1000001", "1001", "65 dimensions", "64 long dimensions", "shared memory", "content type")
 """Words in the names of rows that are refused by limits, content types or extensions of this package."""
 
-_YOUNGER: Final = ("a dict as Python prints it", "an npy file")
-"""Rows that are younger than the kept numbers of the other servers. They may go when all are asked again."""
-
 
 def malformed_rows() -> list[Row]:
     """The requests, in the order of the table."""
     elements = [row for row in element_rows() if row.name.split()[0] in NAMES and row.name.endswith("in [2]")]
     rows = [*document_rows(), *tensor_rows(), *elements, *binary_rows()]
     chosen = [row for row in rows if row.status == 400 and row.request.path == "/models/echo/infer"]
-    return [_name_model(row) for row in chosen if not any(word in row.name for word in (*_LIMITS, *_YOUNGER))]
+    return [_name_model(row) for row in chosen if not any(word in row.name for word in _LIMITS)]
 
 
 def _name_model(row: Row) -> Row:
