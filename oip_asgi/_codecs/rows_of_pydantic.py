@@ -146,8 +146,11 @@ def _find_written_type(schema: Schema) -> Any:
     """The annotation that a JSON Schema of pydantic stands for."""
     if "anyOf" in schema:
         return Union[tuple(map(_find_written_type, schema["anyOf"]))]  # noqa: UP007
-    if "enum" in schema or "const" in schema:
-        return Literal[tuple(schema.get("enum", [schema.get("const")]))]
+    if values := schema.get("enum", [schema["const"]] if "const" in schema else []):
+        # old versions of msgspec want None beside the Literal
+        return Union[
+            (Literal[tuple(each for each in values if each is not None)], *{None}.intersection(values))
+        ]
     if "items" in schema:
         return list[_find_written_type(schema["items"])]  # type: ignore[misc]
     return _OF_SCHEMA.get(schema.get("format")) or _OF_SCHEMA.get(schema.get("type"), Any)
