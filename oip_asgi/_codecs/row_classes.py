@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -48,24 +48,27 @@ class RowClass(NamedTuple):
     fields: Sequence[Field]
     make: Make
     from_json: FromJSON | None
-    find_written: Callable[[], tuple[Sequence[Field], Prepare]]
+    plan_output: Callable[[], tuple[Sequence[Field], Prepare]]
     """The fields that leave of a result, and how. Raises TypeError if nothing says that."""
 
 
-def simplify(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
-    """A JSON Schema of msgspec or pydantic without references, and without what says nothing to a client."""
+def simplify(
+    schema: Schema, definitions: Mapping[str, Schema], formats: Collection[str] = ("date", "date-time")
+) -> Schema:
+    """A JSON Schema of msgspec or pydantic without references, and without what says nothing to a client,
+    such as other formats than these."""
     if "$ref" in schema:
         schema = {**definitions[schema["$ref"].rpartition("/")[2]], **schema}
     kept = {
         name: value
         for name, value in schema.items()
         if not (name in ("$ref", "title", "contentEncoding") or (name == "default" and value is None))
-        and (name != "format" or value in ("date", "date-time", "binary"))
+        and (name != "format" or value in formats)
     }
     if "anyOf" in kept:
-        kept["anyOf"] = [simplify(each, definitions) for each in kept["anyOf"]]
+        kept["anyOf"] = [simplify(each, definitions, formats) for each in kept["anyOf"]]
     if isinstance(kept.get("items"), dict):
-        kept["items"] = simplify(kept["items"], definitions)
+        kept["items"] = simplify(kept["items"], definitions, formats)
     return kept
 
 
@@ -106,7 +109,7 @@ def make_field(
         choices,
         is_nullable,
         is_list,
-        {key: value for key, value in schema.items() if value != "binary"},
+        simplify(schema, {}),
         annotation,
     )
 

@@ -64,7 +64,7 @@ class Rows(RequestCodec[Any]):
     def as_outputs(self) -> RowWriter:
         """What leaves of the rows that a model returns. Raises TypeError with what to write if that can be no
         columns."""
-        fields, prepare = self._class.find_written()
+        fields, prepare = self._class.plan_output()
         return RowWriter(self.cls, fields, attrgetter("writes"), prepare)
 
     def decode_request(self, request: InferenceRequest) -> Any:  # type: ignore[override]

@@ -72,10 +72,10 @@ def read_class(cls: Any) -> RowClass:
                 ) from None
         return instances
 
-    return RowClass(fields, make, None, partial(_find_written, cls, fields, make, rows.dump_python))
+    return RowClass(fields, make, None, partial(_plan_output, cls, fields, make, rows.dump_python))
 
 
-def _find_written(
+def _plan_output(
     cls: Any, fields: Sequence[Field], make: Make, dump: Callable[..., list[Any]]
 ) -> tuple[Sequence[Field], Prepare]:
     """The fields that pydantic writes, and what writes them: what is no instance yet becomes one."""
@@ -92,7 +92,7 @@ def _find_written(
     }
     written = [
         read[name]
-        if name in read and read[name].schema == each
+        if name in read and read[name].schema == simplify(each, {})
         else make_field(cls, name, names[name], find_type(_find_written_type(each)), each, is_needed=True)
         for name, each in properties.items()
     ]
@@ -102,17 +102,16 @@ def _find_written(
         # pydantic itself runs the validators of a whole model again on an instance
         made = iter(make([row for row in rows if not isinstance(row, cls)]))
         instances = [row if isinstance(row, cls) else next(made) for row in rows]
-        values = dump(instances, by_alias=True, warnings=False)
-        if texts:  # as JSON has them: in Python, a Decimal or a UUID is no text
-            values = [
-                {**row, **of_json}
-                for row, of_json in zip(
-                    values,
-                    dump(instances, mode="json", include={"__all__": texts}, by_alias=True, warnings=False),
-                    strict=True,
-                )
-            ]
-        return values
+        write = partial(dump, instances, by_alias=True, warnings=False)
+        if not texts:
+            return write()
+        # as JSON has them: in Python, a Decimal or a UUID is no text
+        return [
+            {**others, **of_texts}
+            for others, of_texts in zip(
+                write(exclude={"__all__": texts}), write(mode="json", include={"__all__": texts}), strict=True
+            )
+        ]
 
     return written, prepare
 
@@ -134,11 +133,11 @@ def _is_for_json(serializer: Any) -> bool:
 
 
 def _list_properties(cls: Any, mode: Any) -> dict[str, Schema]:
-    """The JSON Schemas of the fields of a class of pydantic."""
+    """The JSON Schemas of the fields of a class of pydantic, with what tells bytes from texts."""
     import pydantic
 
     schema = pydantic.TypeAdapter(cls).json_schema(by_alias=False, mode=mode)
-    resolve = partial(simplify, definitions=schema.get("$defs", {}))
+    resolve = partial(simplify, definitions=schema.get("$defs", {}), formats=("date", "date-time", "binary"))
     return {name: resolve(each) for name, each in resolve(schema).get("properties", {}).items()}
 
 

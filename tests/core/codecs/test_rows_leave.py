@@ -175,6 +175,22 @@ def test_what_pydantic_computes_leaves_by_its_type() -> None:
     }
 
 
+def test_what_writes_a_text_is_called_once_for_each_row() -> None:
+    called: list[float] = []
+
+    class Noted(pydantic.BaseModel):
+        value: float
+
+        @pydantic.field_serializer("value")
+        def write_value(self, value: float) -> str:
+            called.append(value)
+            return f"{value:.1f}"
+
+    server = served(list[Noted], lambda rows: [Noted(value=number) for number, _ in enumerate(rows)])
+    assert generate(server, [{}, {}]) == [{"value": "0.0"}, {"value": "1.0"}]
+    assert called == [0.0, 1.0]
+
+
 class Plain(pydantic.BaseModel):
     value: float
     account: str = pydantic.Field(default="internal", exclude=True)

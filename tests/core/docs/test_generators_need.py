@@ -108,7 +108,7 @@ def test_a_response_of_generate_may_have_outputs_that_are_not_declared() -> None
 def test_lengths_of_lists_and_what_else_generate_takes_are_said() -> None:
     pydantic = pytest.importorskip("pydantic")
     scores = Annotated[list[int], pydantic.Field(max_length=4, description="Of each test.")]
-    cls: Any = pydantic.create_model("Scores", scores=(scores, ...))
+    cls: Any = pydantic.create_model("Scores", scores=(scores, ...), raw=(list[bytes], []), kind=(str, "binary"))
 
     def of_pydantic(rows: Any) -> np.ndarray[Any, Any]:
         return np.zeros(len(rows))
@@ -123,7 +123,9 @@ def test_lengths_of_lists_and_what_else_generate_takes_are_said() -> None:
     server.register("add", lambda a, b: a + b, inputs=[TensorSpec("a", "FP32", [-1]), TensorSpec("b", "FP32", [-1])])
     schemas = schemas_of(server)
     assert schemas["OipGenerateRequestRow_m"]["properties"] == {
-        "scores": {"type": "array", "description": "Of each test.", "items": {"type": "integer"}, "maxItems": 4}
+        "scores": {"type": "array", "description": "Of each test.", "items": {"type": "integer"}, "maxItems": 4},
+        "raw": {"type": "array", "items": {"type": "string"}, "default": []},
+        "kind": {"type": "string", "default": "binary"},
     }
     at = {"type": "array", "items": {"type": "number"}, "minItems": 1, "maxItems": 3}
     assert schemas["OipGenerateRequestRow_points"]["properties"] == {"at": at, "weight": {"type": "number", "default": 1.0}}
