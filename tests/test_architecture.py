@@ -121,7 +121,7 @@ def test_what_waits_is_awaited_and_never_handed_through_generators() -> None:
 
 
 BUDGETS: Final = {
-    "_protocol": 1283,
+    "_protocol": 1282,
     "_json": 579,
     "_codecs": 2050,
     "_rest": 448,

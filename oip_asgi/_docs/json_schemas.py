@@ -114,7 +114,7 @@ def describe_tensor(
     }
 
 
-def describe_undeclared(name: str) -> Schema:
+def describe_any_tensor(name: str) -> Schema:
     """A tensor of which nothing but the name is declared."""
     return {**ANY_TENSOR, "properties": {**ANY_TENSOR["properties"], "name": allow_one(name)}}
 

@@ -28,13 +28,13 @@ from .json_schemas import (
     STRING,
     Schema,
     count_elements,
+    describe_any_tensor,
     describe_element,
     describe_member,
     describe_request,
     describe_response,
     describe_row,
     describe_tensor,
-    describe_undeclared,
     join_schemas,
     make_example_members,
     make_example_tensors,
@@ -299,7 +299,7 @@ class Operations:
         is_guess = at.model.binding.inputs.others is not None and not required and not optional
         specs = [TensorSpec("x", "FP32", [-1])] if is_guess else required
         obstacle = _find_obstacle(specs)
-        description = " ".join(filter(None, [_tell_undeclared(at.model, specs, optional), obstacle]))
+        description = " ".join(filter(None, [_suggest_specs(at.model, specs, optional), obstacle]))
         content = {
             "schema": self._refer_to(f"{schema}_{at.of_model}"),
             **({} if obstacle else {"example": example(specs)}),
@@ -351,7 +351,7 @@ class Operations:
         inputs = [
             describe_tensor(spec, self._content_types, taken_as[spec.name], has_data=True)
             if spec.name in declared
-            else describe_undeclared(spec.name)
+            else describe_any_tensor(spec.name)
             for spec in named
         ]
         for spec, schema in zip(named, inputs, strict=True):
@@ -460,7 +460,7 @@ def _list_defaults(model: Model) -> dict[str, Schema]:
     }
 
 
-def _tell_undeclared(model: Model, specs: Sequence[TensorSpec], optional: Sequence[TensorSpec]) -> str:
+def _suggest_specs(model: Model, specs: Sequence[TensorSpec], optional: Sequence[TensorSpec]) -> str:
     """What to declare. Of what was written for another server, nothing is checked."""
     handler = model.lifecycle.handler
     if handler is not None and not handler.is_checked:

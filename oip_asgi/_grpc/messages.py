@@ -226,9 +226,7 @@ class GRPCFormat:
         )
         # what follows the message is its last field: protobuf would copy that twice
         parts: list[Buffer] = [b""]
-        memories = find_memories(
-            [each.array for each in response.outputs], [each.array for each in request.inputs]
-        )
+        memories = find_memories(response.outputs, request)
         for tensor in response.outputs:
             array = tensor.array
             output = message.outputs.add(name=tensor.name, datatype=name_of(array.dtype), shape=array.shape)

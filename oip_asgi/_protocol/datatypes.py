@@ -107,10 +107,9 @@ def dtype_of(datatype: str) -> DType:
             ) from None
         extension: DType = np.dtype(bfloat16)
         return extension
-    names = f"{', '.join(DTYPES)}, or BF16 with ml_dtypes"
     raise InvalidRequest(
-        f"unknown datatype {show(datatype)}: expected one of {names} (names are "
-        f"case-sensitive){suggest_datatype(datatype)}"
+        f"unknown datatype {show(datatype)}: expected one of {', '.join(DTYPES)}, or BF16 with ml_dtypes "
+        f"(names are case-sensitive){suggest_datatype(datatype)}"
     )
 
 

@@ -84,9 +84,11 @@ def view_bytes(array: Array) -> Buffer:
             if len(parts) < 2
             else b"".join(_join_elements(flat[at : at + _TOGETHER].tolist()) for at in take_turns(parts))
         )
-    if array.nbytes <= SMALL:
-        return array.tobytes()
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+    return (
+        array.tobytes()
+        if array.nbytes <= SMALL
+        else np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+    )
 
 
 def own_bytes(array: Array, memories: Container[int]) -> Buffer:
@@ -98,24 +100,28 @@ def own_bytes(array: Array, memories: Container[int]) -> Buffer:
 
 def own_one(array: Array, inputs: Iterable[Array]) -> Buffer:
     """`own_bytes` of an array of numbers, of a response to a request of few inputs."""
-    return array.tobytes() if array.nbytes <= SMALL else own_bytes(array, find_memories([array], inputs))
+    return array.tobytes() if array.nbytes <= SMALL else own_bytes(array, _list_memories(inputs))
 
 
 def own_arrays(tensors: Sequence[Tensor], request: InferenceRequest) -> None:
     """Copy the arrays of a response that somebody may change before it is encoded."""
-    memories = find_memories([each.array for each in tensors], [each.array for each in request.inputs])
+    memories = find_memories(tensors, request)
     for tensor in tensors:
         if _may_change(tensor.array, memories):
             tensor.array = copy_array(tensor.array)
 
 
-def find_memories(outputs: Iterable[Array], inputs: Iterable[Array]) -> Set[int]:
+def find_memories(outputs: Sequence[Tensor], request: InferenceRequest) -> Set[int]:
     """Which memory nobody changes, as it is that of the request's read-only inputs. None is looked for if all
     outputs are small."""
     for output in outputs:  # a generator costs more than all of it
-        if output.nbytes > SMALL:
-            return {id(_find_memory(each)) for each in inputs if not each.flags.writeable}
+        if output.array.nbytes > SMALL:
+            return _list_memories(each.array for each in request.inputs)
     return frozenset()
+
+
+def _list_memories(inputs: Iterable[Array]) -> Set[int]:
+    return {id(_find_memory(each)) for each in inputs if not each.flags.writeable}
 
 
 def copy_array(array: Array) -> Array:

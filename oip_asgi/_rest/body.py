@@ -328,9 +328,7 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
         is_binary_by_name,
         "output",
         _REMEDY,
-        find_memories([each.array for each in response.outputs], [each.array for each in request.inputs])
-        if every or is_binary_by_name
-        else None,
+        find_memories(response.outputs, request) if every or is_binary_by_name else None,
     )
     document = schemas.InferenceResponse(
         response.model_name, outputs, response.model_version, response.id, response.parameters

@@ -1,7 +1,7 @@
 """Waiting for a signal, in a thread or on an event loop, and for a client to go.
 
-User code may end with an error that is no `Exception`, such as SystemExit. Here it is decided who is told:
-the host gets the error, or the client gets a 500. Knows no requests.
+A model may raise what is no `Exception`, such as SystemExit. Then either the host gets that error, or the
+client gets a 500: this module decides. Knows no requests.
 """
 
 from __future__ import annotations

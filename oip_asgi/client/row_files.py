@@ -251,7 +251,7 @@ def _plan_column(spec: TensorSpec, types: set[type], *, is_declared: bool, are_t
     )
     has_gaps = not is_declared and _NONE in types and not are_numbers  # which a `Client` cannot know
     write = partial(pd.Series, dtype=object) if has_gaps else list
-    return spec.name, read, _keep_encoded if spec.content_type == "base64" else write
+    return spec.name, read, _keep_base64 if spec.content_type == "base64" else write
 
 
 def _read(value: Any, *, is_text: bool, empty: str | None, are_floats: bool) -> Any:
@@ -263,7 +263,7 @@ def _read(value: Any, *, is_text: bool, empty: str | None, are_floats: bool) -> 
     return np.nan if value is None else float(value)
 
 
-def _keep_encoded(values: list[Any]) -> Any:
+def _keep_base64(values: list[Any]) -> Any:
     """Texts are base64 already: an array is sent as it is."""
     return np.array(values, dtype=object) if {*map(type, values)} == {str} else values
 
