@@ -32,11 +32,15 @@ _EXPECTED: Final = {True: _OF_JSON, False: {**_OF_JSON, "b": "True, False, 0 or 
 
 _MISSING: Final = {
     True: {
-        **dict.fromkeys(
-            "iu",
-            '; a model that takes a column gets missing integers as JSON texts: datatype "BYTES", parameters '
-            '{"content_type": "pd_json", "pd_dtype": "THIS_DTYPE"}, data ["null", "7"]',
-        ),
+        **{
+            kind: f'; a model that takes a column gets missing {elements} as JSON texts: datatype "BYTES", '
+            f'parameters {{"content_type": "pd_json", "pd_dtype": "THIS_DTYPE"}}, data ["null", "{example}"]'
+            for kind, elements, example in (
+                ("b", "booleans", "true"),
+                ("i", "integers", "7"),
+                ("u", "integers", "7"),
+            )
+        },
         "O": (
             '; a model that takes a column gets missing strings as JSON texts: parameters {"content_type": '
             '"pd_json"}, data ["null", "\\"Bonn\\""]; and a missing date is "NaT"'

@@ -1,11 +1,13 @@
 """How the JSON list `data` becomes a tensor, and how NaN is written: JSON <-> array, typed by datatype. Knows
 no documents and no names.
 
-A short text is read by `_read_quickly`: one decoder takes elements of any datatype, and `struct` packs them,
-and refuses those that do not have the tensor's datatype. What it refuses is read by `checked_data`, one by
-one, which takes it or says what is wrong. A long text is cut into flat pieces, each of which is read like
-that: the brackets are taken out, and compared with those of the shape at the end. NaN leaves as null,
-infinities as the strings "Infinity" and "-Infinity".
+A short text is read by `_read_quickly`: one decoder takes numbers and strings for any datatype, and `struct`
+packs the numbers, and refuses what is none, or out of range. What it refuses is read by `checked_data`, one
+by one, which takes it or says what is wrong. To `struct`, true and false are 1 and 0: `schemas.Data` keeps
+them away from it, and `_codecs.entering` those of Python.
+
+A long text is cut into flat pieces, each of which is read like that: the brackets are taken out, and compared
+with those of the shape at the end. NaN leaves as null, infinities as the strings "Infinity" and "-Infinity".
 
 Specification: Tensor Data: flat, or nested as the shape, in row-major order.
 """
@@ -153,7 +155,7 @@ def from_value(value: Any, dtype: DType, shape: tuple[int, ...]) -> Array:
         raise Unusual
     kind = dtype.kind
     try:
-        if pack is not None:  # quicker than numpy, which takes true and "1", and warns of what does not fit
+        if pack is not None:  # quicker than numpy, which takes "1" too, and warns of what does not fit
             return ndarray(shape, dtype, pack(*value))
         if kind == "O":
             return object_array(list(map(str.encode, value)), shape)

@@ -286,7 +286,7 @@ class _Generator(Generic[T]):
         """When it must have ended."""
         self.is_in_thread = False
         """Whether a thread runs or closes it. Once it is given up, that thread closes it, and gives the slot
-        back."""
+        back. From then on this stays as it is, so whoever gave it up reads it without the lock."""
         self.asked_at = self.returned_at = 0.0
         """When it was last asked for an item, and when it gave one, ended or failed; 0.0 before that."""
         self.is_async = call.handler.kind == "async stream"
@@ -328,8 +328,7 @@ class _Generator(Generic[T]):
         """The next item; None after the last one."""
         call = self._call
         with self._lock:
-            is_given_up = self._is_given_up
-            if is_given_up or call.slot.state != "running":
+            if self._is_given_up or call.slot.state != "running":
                 raise Stopped
             self.is_in_thread = True
         try:
@@ -350,7 +349,8 @@ class _Generator(Generic[T]):
             return _Item(self.asked_at, self.returned_at, call.timings.answered, encoded)
         finally:
             with self._lock:
-                is_given_up = self.is_in_thread = self._is_given_up
+                is_given_up = self._is_given_up
+                self.is_in_thread = is_given_up  # it closes it then, and gives the slot back
             if is_given_up:
                 self.close_in_thread()
 

@@ -296,6 +296,11 @@ MISSING_STRINGS = (
     'a model that takes a column gets missing strings as JSON texts: parameters {"content_type": "pd_json"}, data ["null", "\\"Bonn\\""]; '
     'and a missing date is "NaT"'
 )
+MISSING_BOOLEANS = (
+    "a model that takes a column gets missing booleans as JSON texts: "
+    'datatype "BYTES", parameters {"content_type": "pd_json", "pd_dtype": "boolean"}, '
+    'data ["null", "true"]'
+)
 MISSING_INTEGERS = (
     "a model that takes a column gets missing integers as JSON texts: "
     'datatype "BYTES", parameters {"content_type": "pd_json", "pd_dtype": "UInt8"}, '
@@ -321,6 +326,7 @@ MISSING_INTEGERS = (
         ("INT8", [60_000, 1], array_of("[1]", 59_999, "1"), "data has another form, or too few elements, from element "),
         ("BYTES", [30_000], array_of('"ab"', 29_999, "null"), f"data[29999] is null: expected a string for BYTES; {MISSING_STRINGS}"),
         ("UINT8", [60_000], array_of("1", 59_999, "null"), f"data[59999] is null: expected an integer for UINT8; {MISSING_INTEGERS}"),
+        ("BOOL", [1], "[null]", f"data[0] is null: expected true, false, 0 or 1 for BOOL; {MISSING_BOOLEANS}"),
         ("FP32", [1], "[" * 500_000 + "]" * 500_000, "the JSON is nested more than 100 deep"),
         ("FP32", [30_000], array_of("1.5", 29_999, "1."), "the body is not valid JSON: JSON is malformed: invalid number (byte 1200"),
         ("FP64", [30_000], array_of(SLOW, 29_999, '"x"'), "data[29999] is a string: expected a number"),
