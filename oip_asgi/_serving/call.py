@@ -43,6 +43,10 @@ E = TypeVar("E", bound=BaseException)
 
 _Arguments: TypeAlias = tuple[list[Any], dict[str, Any]]
 
+Made: TypeAlias = InferenceResponse | list[Array]
+"""What a call makes of a result: a response; or its arrays alone, of an `ArrayRequest` whose result says no
+more. Where it may be None, a worker thread is to make the response of `Call.result`."""
+
 _MANY: Final = 1000
 """If a request has more inputs, they are freed before the response is encoded. Each takes 250 bytes in
 addition to its elements."""
@@ -62,17 +66,7 @@ class ModelRaised(Exception):
     """True if the log has it already: the failure of a batch is logged once."""
 
 
-class _Decodable:
-    """`decoded` is not there before the request is decoded. A struct cannot have such a field, so this class
-    has it."""
-
-    __slots__ = ("decoded",)
-
-    decoded: Decoded
-    """The request, after it was decoded."""
-
-
-class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
+class Call(msgspec.Struct, Generic[T], eq=False):
     """A request that was let in, after its body was read. Most call the model; some share a call, or have
     their response from the cache."""
 
@@ -83,7 +77,7 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
     seconds: float  # how long it may take
     deadline: float  # when it is given up
     timings: Timings  # when it reached each stage
-    body: Buffer | None  # the request's body, until it is decoded; then None
+    body: Buffer | None  # the request's body, until it is decoded; then None, and `request` has it
     handler: Handler  # what calls the function, acquired from the model
     # its slot, acquired with the handler; with a cache, it enters only if the response is not there
     slot: Slot
@@ -96,7 +90,8 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
     result: Any = None  # that of the function, until a worker thread makes the response of it
     # those of the function, if a worker thread made them, until it is called
     arguments: _Arguments | None = None
-    array_request: ArrayRequest | None = None  # the request, as long as nobody reads more of it
+    # the request, once it is decoded: its arrays, as long as nobody reads more of it
+    request: ArrayRequest | Decoded | None = None
 
     # In any thread
 
@@ -115,10 +110,10 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
             for array in request.arrays.values():
                 if array.flags.writeable:
                     make_read_only(array)
-            self.array_request, self.body, self.timings.id = request, None, request.id
+            self.request, self.body, self.timings.id = request, None, request.id
             return
         decoded = accept(self.engine, self.model, self.handler, self.wire, request, since, seconds)
-        self.decoded, self.body, self.timings.id = decoded, None, request.id
+        self.request, self.body, self.timings.id = decoded, None, request.id
         if decoded.outside:
             self.model.statistics.add(Numbers.add_outside, decoded.outside)
         if self.model.observers:
@@ -127,55 +122,62 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
             self.seconds = decoded.seconds
             self.deadline = min(self.deadline, since + decoded.seconds)
 
-    def expand(self) -> Decoded:
-        """The request with all of its objects, as somebody reads them. It is not checked again: the function
-        may have reshaped its arrays."""
-        if self.array_request is not None:
-            request, self.array_request = self.array_request.make_request(), None
-            self.decoded = Decoded(
-                self.model,
-                self.wire,
-                request,
-                self.handler.binding,
-                tensors={each.name: each for each in request.inputs},
-                content_type=None,
-                outputs=request.outputs,
-                content_types={},
-                apply_options=None,
-                since=self.timings.since,
-                seconds=self.seconds,
-                max_body_bytes=self.engine.options.max_body_bytes,
-                columns=None,
-            )
-        return self.decoded
+    @property
+    def decoded(self) -> Decoded:
+        """The request, after it was decoded, with all of its objects: of a request that came as arrays, who
+        reads this first makes them. They are not checked again: the function may have reshaped its arrays."""
+        if isinstance(self.request, Decoded):
+            return self.request
+        assert self.request is not None  # it was decoded
+        request = self.request.make_request()
+        self.request = Decoded(
+            model=self.model,
+            wire=self.wire,
+            request=request,
+            binding=self.handler.binding,
+            tensors={each.name: each for each in request.inputs},
+            content_type=None,
+            outputs=request.outputs,
+            content_types={},
+            apply_options=None,
+            since=self.timings.since,
+            seconds=self.seconds,
+            max_body_bytes=self.engine.options.max_body_bytes,
+            columns=None,
+        )
+        return self.request
 
     def call_function(self) -> Any:
         """Call the function, and note when. Only within `call_model`."""
-        request, function = self.array_request, self.handler.function
-        if request is not None:
+        request, function = self.request, self.handler.function
+        if isinstance(request, ArrayRequest):
             self.timings.called = self.engine.clock()
             arrays = request.arrays
             return function(**arrays) if request.model.is_by_keyword else function(*arrays.values())
-        args, kwargs = self.arguments or self.decoded.binding.arguments.make(self.decoded)
+        decoded = self.decoded
+        args, kwargs = self.arguments or decoded.binding.arguments.make(decoded)
         self.arguments = None
         self.timings.called = self.engine.clock()
         return function(*args, **kwargs)
 
-    def run(self) -> InferenceResponse | list[Array] | None:
-        """Call a plain function. None if its `result` is to become the response in a worker thread."""
-        return call_model(self, Call.call_function, Call._respond_to)
+    def run(self) -> Made | None:
+        """Call a plain function, within the request's span."""
+        if self.span is None:
+            return call_model(self, Call.call_function, Call._respond_to)
+        with self.span.active():
+            return call_model(self, Call.call_function, Call._respond_to)
 
-    def run_async(self) -> Coroutine[Any, Any, InferenceResponse | list[Array] | None]:
+    def run_async(self) -> Coroutine[Any, Any, Made | None]:
         """`run` for a coroutine function."""
-        return call_model_async(self, Call.call_function, Call._respond_to)
+        work = call_model_async(self, Call.call_function, Call._respond_to)
+        return work if self.span is None else _await_within(self.span, work)
 
-    def _respond_to(self, result: Any) -> InferenceResponse | list[Array] | None:
+    def _respond_to(self, result: Any) -> Made | None:
         self.timings.returned = self.engine.clock()
-        if self.array_request is not None:
-            arrays = self.array_request.take_arrays(result)
+        if isinstance(self.request, ArrayRequest):
+            arrays = self.request.take_arrays(result)
             if arrays is not None:
                 return arrays
-            self.expand()
         return self.respond(result) if self.handler.kind == "thread" else respond_here(self, result)
 
     def respond(self, result: Any) -> InferenceResponse:
@@ -195,7 +197,7 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
             response.parameters = {**response.parameters, "oip_out_of_range": ", ".join(decoded.outside)}
         response.id, response.model_name, response.model_version = decoded.request.id, model.name, version
         if len(decoded.tensors) > _MANY and not self.handler.streams:
-            self.decoded = decoded.without_inputs()
+            self.request = decoded.without_inputs()
         return response
 
     def keep(self, response: InferenceResponse | None) -> None:
@@ -203,15 +205,15 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
         if response is not None:
             own_arrays(response.outputs, self.decoded.request)
 
-    def encode(self, response: InferenceResponse | list[Array]) -> T:
+    def encode(self, response: Made) -> T:
         """The response as it leaves."""
         # a stream has one head for all of its responses
         encoding = (
             self.engine.clock() if self.engine.options.server_timing and not self.timings.answered else 0.0
         )
         if isinstance(response, list):
-            encode, request = self.wire.encode_arrays, self.array_request
-            assert encode is not None and request is not None  # noqa: PT018  (which it has made)
+            encode, request = self.wire.encode_arrays, self.request
+            assert encode is not None and isinstance(request, ArrayRequest)  # noqa: PT018  (which it has made)
             encoded = encode(request, response)
         else:
             encoded = self._encode(response)
@@ -249,7 +251,7 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
                 is_last = self.deadline >= deadline
             if not is_last:
                 return None
-            response = self.run() if self.span is None else run_in_span(self)
+            response = self.run()
             assert response is not None  # the result became one here
             answer = self.encode(response)
             if self.timings.answered >= self.deadline:
@@ -269,7 +271,7 @@ class Call(msgspec.Struct, _Decodable, Generic[T], eq=False):
         try:
             self.timings.started = self.engine.clock()
             self.decode()
-            if self.array_request is None:
+            if isinstance(self.request, Decoded):
                 self.arguments = call_model(
                     self, lambda call: call.decoded.binding.arguments.make(call.decoded), lambda _, made: made
                 )
@@ -361,18 +363,9 @@ async def call_model_async(
         leave_call(token)
 
 
-def run_in_span(call: Call[Any]) -> InferenceResponse | list[Array] | None:
-    """`Call.run`, with its span as the current one."""
-    assert call.span is not None
-    with call.span.active():
-        return call.run()
-
-
-async def run_async_in_span(call: Call[Any]) -> InferenceResponse | list[Array] | None:
-    """`Call.run_async`, with its span as the current one."""
-    assert call.span is not None
-    with call.span.active():
-        return await call.run_async()
+async def _await_within(span: Span, work: Coroutine[Any, Any, R]) -> R:
+    with span.active():
+        return await work
 
 
 def may_decode_long(call: Call[Any], body: Buffer) -> bool:

@@ -108,7 +108,7 @@ class WireFormat(Protocol[T_co]):
 _NOT_ASKED: Final[Mapping[str, str]] = {}
 
 
-class Decoded(msgspec.Struct, frozen=True, eq=False):
+class Decoded(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """A request that the model accepts."""
 
     model: Model
@@ -205,23 +205,21 @@ def accept(
     outside: Sequence[str] = ()
     if binding.inputs.ranged:
         outside = binding.inputs.list_outside(tensors, flags=model.options.out_of_range == "flag")
-    limit = engine.options.max_body_bytes
-    columns = None if model.cache is None else write_columns(request, binding)
     return Decoded(
-        model,
-        wire,
-        request,
-        binding,
-        tensors,
-        content_type,
-        outputs,
-        content_types,
-        apply_options,
-        since,
-        seconds,
-        limit,
-        columns,
-        outside,
+        model=model,
+        wire=wire,
+        request=request,
+        binding=binding,
+        tensors=tensors,
+        content_type=content_type,
+        outputs=outputs,
+        content_types=content_types,
+        apply_options=apply_options,
+        since=since,
+        seconds=seconds,
+        max_body_bytes=engine.options.max_body_bytes,
+        columns=None if model.cache is None else write_columns(request, binding),
+        outside=outside,
     )
 
 

@@ -24,7 +24,7 @@ from .._protocol.datatypes import Buffer
 from .._protocol.errors import IS_A_STREAM, InvalidRequest, NotFound
 from .._protocol.tensors import REGION
 from .batch import answer_in_batch, wait_within_calls
-from .call import Call, may_decode_long, may_encode_here, run_async_in_span, run_in_span
+from .call import Call, may_decode_long, may_encode_here
 from .call_stack import current_calls, find_callers, find_latest_turn
 from .decoding import WireFormat
 from .engine import Engine
@@ -89,11 +89,9 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
             if not call.timings.started:
                 call.timings.started = call.timings.entered if slot.turn is None else engine.clock()
             if kind == "async":
-                response = await io.call(
-                    call.run_async if call.span is None else partial(run_async_in_span, call), call.deadline
-                )
+                response = await io.call(call.run_async, call.deadline)
             else:
-                response = engine.call_here(call.run if call.span is None else partial(run_in_span, call))
+                response = engine.call_here(call.run)
             if isinstance(response, list) or (response is not None and may_encode_here(call, response)):
                 encoded = call.encode(response)
             else:

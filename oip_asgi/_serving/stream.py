@@ -328,7 +328,8 @@ class _Generator(Generic[T]):
         """The next item; None after the last one."""
         call = self._call
         with self._lock:
-            if self._is_given_up or call.slot.state != "running":
+            is_given_up = self._is_given_up
+            if is_given_up or call.slot.state != "running":
                 raise Stopped
             self.is_in_thread = True
         try:
