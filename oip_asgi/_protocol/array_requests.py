@@ -7,7 +7,7 @@ Knows no wire format: one that makes such requests asks `ArrayModel` what an inp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, final
 
 import msgspec
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
@@ -42,6 +42,7 @@ class ArrayModel(msgspec.Struct, frozen=True, eq=False):
         return spec.dtype if datatype == spec.datatype and spec.fits(shape) else None
 
 
+@final
 class ArrayRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A request of one array for each input of its model, in their order. It wants all outputs."""
 

@@ -40,7 +40,7 @@ async def answer_in_batch(call: Call[T], io: IO) -> T:
     slot, limiter = call.slot, call.model.limiter
     assert isinstance(slot, BatchSlot)
     assert isinstance(limiter, Batches)
-    rows = _count_rows(call.decoded.tensors.values())
+    rows = _count_rows(call.expand().tensors.values())
     call.timings.rows = 1 if rows is None else rows
     member: Member[T] = Member(call, rows, current_calls(), slot.turn)
     try:
@@ -63,7 +63,7 @@ def _join_batch(member: Member[Any], slot: BatchSlot, limiter: Batches) -> bool:
     """Let a request share a call. True if its turn has come already."""
     call, delay = member.call, 0.0
     if member.rows and member.rows <= limiter.most:
-        slot.key, slot.rows = _make_key(call.handler, call.decoded, call.handler.codecs), member.rows
+        slot.key, slot.rows = _make_key(call.handler, call.expand(), call.handler.codecs), member.rows
     if slot.key is not None and not call.engine.stopping:
         # half of the time that is left is for the call
         delay = max(0.0, min(call.model.options.max_batch_delay, (call.deadline - call.timings.entered) / 2))

@@ -224,20 +224,20 @@ class Execution:
 
     def _make_arguments(self, members: list[Member[Any]]) -> tuple[list[Any], dict[str, Any]]:
         """Make the arguments of the function for some requests together."""
-        decoded = members[0].call.decoded
+        decoded = members[0].call.expand()
         if len(members) > 1:
-            tensors = merge_requests([member.call.decoded.tensors for member in members])
+            tensors = merge_requests([member.call.expand().tensors for member in members])
             first = decoded.request
             request = InferenceRequest(
                 list(tensors.values()), None, first.parameters, first.outputs, first.decoders
             )
             decoded = msgspec.structs.replace(decoded, request=request, tensors=tensors)
-        return decoded.binding.arguments.make(decoded)
+        return decoded.make_arguments()
 
     def _can_make_arguments(self, member: Member[Any]) -> bool:
         """True if the arguments of a request can be made. If not, only this request fails."""
         try:
-            member.call.decoded.binding.arguments.make(member.call.decoded)
+            member.call.expand().make_arguments()
         except Exception as error:
             self._fail([member], error)
             return False

@@ -106,7 +106,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             regions.make_region_reader() if regions.is_on else refuse_region,
             None if self.model.observers else self.handler.array_model,  # they are told all of a request
         )
-        if isinstance(request, ArrayRequest):
+        if type(request) is ArrayRequest:
             for array in request.arrays.values():
                 if array.flags.writeable:
                     make_read_only(array)
@@ -122,11 +122,10 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             self.seconds = decoded.seconds
             self.deadline = min(self.deadline, since + decoded.seconds)
 
-    @property
-    def decoded(self) -> Decoded:
+    def expand(self) -> Decoded:
         """The request, after it was decoded, with all of its objects: of a request that came as arrays, who
         reads this first makes them. They are not checked again: the function may have reshaped its arrays."""
-        if isinstance(self.request, Decoded):
+        if type(self.request) is Decoded:
             return self.request
         assert self.request is not None  # it was decoded
         request = self.request.make_request()
@@ -150,12 +149,11 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     def call_function(self) -> Any:
         """Call the function, and note when. Only within `call_model`."""
         request, function = self.request, self.handler.function
-        if isinstance(request, ArrayRequest):
+        if type(request) is ArrayRequest:
             self.timings.called = self.engine.clock()
             arrays = request.arrays
             return function(**arrays) if request.model.is_by_keyword else function(*arrays.values())
-        decoded = self.decoded
-        args, kwargs = self.arguments or decoded.binding.arguments.make(decoded)
+        args, kwargs = self.arguments or self.expand().make_arguments()
         self.arguments = None
         self.timings.called = self.engine.clock()
         return function(*args, **kwargs)
@@ -174,7 +172,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
 
     def _respond_to(self, result: Any) -> Made | None:
         self.timings.returned = self.engine.clock()
-        if isinstance(self.request, ArrayRequest):
+        if type(self.request) is ArrayRequest:
             arrays = self.request.take_arrays(result)
             if arrays is not None:
                 return arrays
@@ -183,7 +181,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     def respond(self, result: Any) -> InferenceResponse:
         """Make the response from a result. Its arrays may be the model's own: what is not encoded at once, or
         leaves as a view of them, is copied."""
-        decoded, model = self.decoded, self.model
+        decoded, model = self.expand(), self.model
         objects = decoded.tensors.get(OBJECTS)
         needs_columns = self.heard is not None or model.cache is not None
         rows = 0 if objects is None or needs_columns else objects.array.size
@@ -203,7 +201,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     def keep(self, response: InferenceResponse | None) -> None:
         """Let nobody change a response until a worker thread encodes it: other calls run meanwhile."""
         if response is not None:
-            own_arrays(response.outputs, self.decoded.request)
+            own_arrays(response.outputs, self.expand().request)
 
     def encode(self, response: Made) -> T:
         """The response as it leaves."""
@@ -213,7 +211,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         )
         if isinstance(response, list):
             encode, request = self.wire.encode_arrays, self.request
-            assert encode is not None and isinstance(request, ArrayRequest)  # noqa: PT018  (which it has made)
+            assert encode is not None and type(request) is ArrayRequest  # noqa: PT018  (which it has made)
             encoded = encode(request, response)
         else:
             encoded = self._encode(response)
@@ -225,7 +223,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     def _encode(self, response: InferenceResponse) -> T:
         if self.flight is not None:
             self.flight.keep(response, self.engine.clock())
-        decoded, heard, first = self.decoded, self.heard, None
+        decoded, heard, first = self.expand(), self.heard, None
         if heard is not None:
             first = heard.response or copy_response(response)
         if decoded.apply_options is not None:
@@ -271,9 +269,9 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         try:
             self.timings.started = self.engine.clock()
             self.decode()
-            if isinstance(self.request, Decoded):
+            if type(self.request) is Decoded:
                 self.arguments = call_model(
-                    self, lambda call: call.decoded.binding.arguments.make(call.decoded), lambda _, made: made
+                    self, lambda call: call.expand().make_arguments(), lambda _, made: made
                 )
         finally:
             self.slot.end_part(is_last=False)
@@ -382,7 +380,7 @@ def may_decode_long(call: Call[Any], body: Buffer) -> bool:
 def respond_here(call: Call[Any], result: Any) -> InferenceResponse | None:
     """Make the response, or keep the `result` if it is not for an event loop: a long frame, or text at a
     client's wish."""
-    if not call.decoded.content_types and (type(result) is np.ndarray or count_cells(result) <= _FEW):
+    if not call.expand().content_types and (type(result) is np.ndarray or count_cells(result) <= _FEW):
         return call.respond(result)
     call.result = result
     return None
@@ -397,7 +395,7 @@ def respond_late(call: Call[Any]) -> InferenceResponse:
 def may_encode_here(call: Call[Any], response: InferenceResponse) -> bool:
     """Whether the event loop encodes a response, which takes 15 milliseconds at most. A worker thread does
     the rest."""
-    outputs, decoded = response.outputs, call.decoded
+    outputs, decoded = response.outputs, call.expand()
     is_short = are_short(outputs)
     if is_short and decoded.apply_options is None:
         return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar, final
 
 import msgspec
 
@@ -108,6 +108,7 @@ class WireFormat(Protocol[T_co]):
 _NOT_ASKED: Final[Mapping[str, str]] = {}
 
 
+@final
 class Decoded(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """A request that the model accepts."""
 
@@ -130,6 +131,10 @@ class Decoded(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     columns: InferenceRequest | None  # the request as `write_columns` makes it, of a model with a cache
     # the inputs that have values out of their range, if they are not refused for that
     outside: Sequence[str] = ()
+
+    def make_arguments(self) -> tuple[list[Any], dict[str, Any]]:
+        """Make the arguments of the function."""
+        return self.binding.arguments.make(self)
 
     def make_context(self) -> InferenceContext:
         """Make the `InferenceContext`, for models that take it."""

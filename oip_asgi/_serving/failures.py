@@ -124,7 +124,7 @@ def _make_model_error(call: Call[Any], error: BaseException, *, is_logged: bool)
 def _find_overriding(call: Call[Any]) -> str | None:
     """Find the content type by which a request made something of its inputs that the model does not declare;
     None if there is none."""
-    decoded, declared = call.decoded, call.handler.binding
+    decoded, declared = call.expand(), call.handler.binding
     if decoded.binding is declared:
         for entry in declared.inputs.entries.values():
             tensor = decoded.tensors.get(entry.name) if entry.is_unannotated else None
@@ -208,7 +208,7 @@ def _suggest_declaration(error: BaseException, call: Call[Any]) -> str:
         return ""
     wrong = ": if the request was wrong, declare what the model takes, and it is answered 400"
     declared = {spec.name for spec in binding.inputs.specs if getattr(spec, "other_datatypes", None) != "all"}
-    tensors = [tensor for name, tensor in call.decoded.tensors.items() if name not in declared]
+    tensors = [tensor for name, tensor in call.expand().tensors.items() if name not in declared]
     whole = binding.arguments.whole
     if whole is not None and whole.codec.content_type == "pd":
         # the columns of a frame should not be what a wrong request has

@@ -188,13 +188,14 @@ async def _look_up_response(call: Call[Any], cache: Cache, io: IO) -> None:
     try:
         if call.body is not None:
             await io.run(call.decode, "conversion", deadline=call.deadline)
-        if call.decoded.columns is None:
+        decoded = call.expand()
+        if decoded.columns is None:
             return
         since = clock()
         # columns that came are not those of rows that a class has made
-        loaded = call.handler.uses, OBJECTS in call.decoded.tensors
+        loaded = call.handler.uses, OBJECTS in decoded.tensors
         look_up = cache.look_up(
-            io, call.decoded.columns, loaded, clock, call.deadline, may_wait=not find_callers()
+            io, decoded.columns, loaded, clock, call.deadline, may_wait=not find_callers()
         )
         call.cached, call.flight = await look_up
         call.timings.lookup, call.timings.is_hit = clock() - since, call.cached is not None

@@ -206,7 +206,7 @@ class _StreamedRequest(Generic[T]):
         """End the request of a generator that has ended. Return the response without outputs that says so, if
         the request asks for it."""
         self.give_up("empty_response")
-        call, request = self._call, self._call.decoded.request
+        call, request = self._call, self._call.expand().request
         call.timings.returned = call.timings.answered = call.engine.clock()
         end_call(call)
         if not request.parameters.get(WANTS_FINAL):
