@@ -99,7 +99,8 @@ BY_DESIGN: Final[Mapping[str, Sequence[Rows]]] = {
             "{d} [{na}, 'NaN', 'null', 'None']",
         ),
     ],
-    "Where nothing is declared, `score` reads the cells of a CSV file as pandas does.": [
+    "Where nothing is declared, the cells of a CSV column decide: `score` sends numbers, booleans, or else texts. An empty cell is "
+    "missing, `NA` is a text.": [
         Rows("nothing declared; column, nothing declared", "all missing", "score", "float64 [nan, nan]"),
     ],
     "A field of a row holds one value, so a list is refused.": [
