@@ -25,7 +25,7 @@ from typing import Any, Final, cast
 from .._protocol.errors import show
 from .._rest.client import combine_headers
 from ._questions import LENGTH, LONG, Headers, HTTPRequest, cut_pieces, to_limit
-from ._senders import IDLE_SECONDS, Address, ConnectionFailed, Head, is_kept, is_readable, make_failure
+from ._senders import IDLE_SECONDS, Address, Head, is_kept, is_readable, make_failure
 
 _PIECE: Final = 4 * LONG
 
@@ -44,7 +44,7 @@ class _Response(HTTPResponse):
 
     def begin(self) -> None:
         version, self.status = self._read_status_line()
-        while self.status == HTTPStatus.CONTINUE:
+        while self.status < HTTPStatus.OK:  # such as 103, with hints for a browser: the answer follows
             self._read_fields()
             version, self.status = self._read_status_line()
         self.version = 10 + version
@@ -92,9 +92,10 @@ class _Connection(HTTPConnection):
 
     response_class = _Response
     body = b""
+    is_open = False
 
-    def __init__(self, address: Address, context: SSLContext | None) -> None:
-        super().__init__(address.host, address.port)
+    def __init__(self, address: Address, context: SSLContext | None, seconds: float | None) -> None:
+        super().__init__(address.host, address.port, seconds)
         self._address, self._context = address, context
 
     def connect(self) -> None:
@@ -106,16 +107,11 @@ class _Connection(HTTPConnection):
             self.sock.connect(self._address.socket)
         if self._context is not None:
             self.sock = self._context.wrap_socket(self.sock, server_hostname=self.host)
+        self.is_open = True
 
     def send(self, data: Any) -> None:
         body, self.body = self.body, b""
         super().send(data + body if body else data)
-
-    def set_timeout(self, seconds: float | None) -> None:
-        if self.timeout != seconds:
-            self.timeout = seconds
-            if self.sock is not None:
-                self.sock.settimeout(seconds)
 
 
 class BlockingSender:
@@ -131,12 +127,12 @@ class BlockingSender:
         if self._pid != os.getpid():  # a process that was forked: the connections are its parent's too
             self._pid, self._idle, self._lock = os.getpid(), deque(), threading.Lock()
         kept = self._take()
-        connection = kept or self._open(seconds)
+        connection = kept or _Connection(self._address, self._context, seconds)
         try:
             response = self._ask(connection, request, seconds, is_used=kept is not None)
             if response is None:
                 connection.close()
-                connection = self._open(seconds)
+                connection = _Connection(self._address, self._context, seconds)
                 response = self._ask(connection, request, seconds, is_used=False)
             assert response is not None
             yield Head(response.status, response.fields)
@@ -145,10 +141,11 @@ class BlockingSender:
             if response.length:
                 raise IncompleteRead(b"", response.length)
             is_read = is_kept(response.status, request)
-        except ConnectionFailed:
-            raise
         except (OSError, HTTPException) as error:
-            raise self._fail(error) from error
+            is_timeout = isinstance(error, TimeoutError)
+            raise make_failure(
+                self._address.url, error, is_unsent=not connection.is_open, is_timeout=is_timeout
+            ) from error
         finally:
             if response is not None:
                 response.close()
@@ -157,21 +154,15 @@ class BlockingSender:
             else:
                 connection.close()
 
-    def _open(self, seconds: float | None) -> _Connection:
-        connection = _Connection(self._address, self._context)
-        connection.set_timeout(seconds)
-        try:
-            connection.connect()
-        except OSError as error:
-            raise self._fail(error, is_unsent=True) from error
-        return connection
-
     def _ask(
         self, connection: _Connection, request: HTTPRequest, seconds: float | None, *, is_used: bool
     ) -> _Response | None:
         """The head of the answer. None if the server closed a connection that was kept before it read the
         request, which may go out once more."""
-        connection.set_timeout(seconds)
+        if connection.is_open:
+            connection.sock.settimeout(seconds)
+        else:
+            connection.connect()
         path = self._address.prefix + request.path or "/"
         connection.putrequest(request.method, path, skip_host=True, skip_accept_encoding=True)
         for name, value in request.headers:
@@ -209,11 +200,6 @@ class BlockingSender:
             self._idle.append((now, connection))
         if self._is_closed:
             self._close_idle()
-
-    def _fail(self, error: Exception, *, is_unsent: bool = False) -> ConnectionFailed:
-        return make_failure(
-            self._address.url, error, is_unsent=is_unsent, is_timeout=isinstance(error, TimeoutError)
-        )
 
     async def close(self) -> None:
         self._is_closed = True
