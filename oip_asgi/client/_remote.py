@@ -35,7 +35,7 @@ from .._protocol.tensors import (
     to_plain_parameters,
 )
 from . import _questions as questions
-from ._addresses import ERRORS, Address, describe, is_passing, is_unsent, rank, refuse
+from ._addresses import ERRORS, Address, describe, is_unsent, rank, refuse
 from ._declarations import get_list, read_specs
 from ._questions import Inference
 
@@ -194,7 +194,7 @@ class _Remote:
             except ERRORS as error:
                 what = f"{self._urls}, which has the model {self._model!r}"
                 fault = ModelFault(f"cannot ask {what}: {describe(error)}")
-                if not is_passing(error):
+                if not refuse(error).is_passing:
                     raise fault from None
                 if time.monotonic() >= until:
                     raise NotYet(f"its server {_tell(error)}") from fault
@@ -306,7 +306,7 @@ class _Remote:
                         async for response in responses:
                             yield self._check(address, response, request)
                     return
-                except Exception as error:
+                except ERRORS as error:
                     refusal = self._refuse(address, error, context)
                 finally:
                     address.count_call(-1)
@@ -348,7 +348,7 @@ class _Remote:
         self, address: Address, response: InferenceResponse, request: InferenceRequest
     ) -> InferenceResponse:
         """Check a response against what the other server said of its model."""
-        self._note_back(address)
+        address.note_back()
         declared = self._outputs
         by_name = {tensor.name: tensor for tensor in response.outputs}
         if len(by_name) != len(response.outputs):
@@ -387,29 +387,19 @@ class _Remote:
         """Raise what the client gets; return it if no connection could be opened, so that another address may
         answer. One that did not answer, or with 502 to 504, is passed over for a second."""
         refusal = refuse(error)
-        if refusal is None:  # it is not the other server's
-            raise error
         if refusal.is_away:
             address.pass_over()
         raised = refusal.make(context.model_name, address.url, error)
         if not is_unsent(error):
-            self._note_back(address)
+            address.note_back()
             raise raised from raised.__cause__
-        if address.note_away(describe(error), calls=1):
-            self._asks_after = 0.0
+        address.note_away(describe(error), calls=1)
         return raised
-
-    def _note_back(self, address: Address) -> None:
-        if address.note_back():
-            self._asks_after = 0.0
 
 
 def _tell(error: Exception) -> str:
     """What the other server did to a question that is not inference."""
-    refusal = refuse(error)
-    return (
-        refusal.what if refusal is not None and refusal.what else f"refused the question: {describe(error)}"
-    )
+    return refuse(error).what or f"refused the question: {describe(error)}"
 
 
 async def _once(response: Awaitable[InferenceResponse]) -> AsyncGenerator[InferenceResponse]:

@@ -223,7 +223,8 @@ def test_the_log_says_why_the_server_is_not_ready(caplog: pytest.LogCaptureFixtu
         ]
         async with far.serving():
             assert (await near.infer()).status == 200
-            assert (await near.get("/health/ready")).status == 200  # as a call has seen that it is back
+            await asyncio.sleep(1.05)  # as long as what was told of it is good, also where a call has seen that it is back
+            assert (await near.get("/health/ready")).status == 200
         assert [message for _, message in lines(caplog)[2:]] == [
             f"{far.url}, which has the model 'm', can be reached again: 0 calls could not be sent to it",
             "the server is ready again",
