@@ -48,7 +48,6 @@ class Address:
             None,
             math.inf,
             http=None if self.is_grpc else http,
-            writable=False,
             connections=0,  # max_concurrency bounds the calls
             connect_seconds=_CONNECT_SECONDS,
         )

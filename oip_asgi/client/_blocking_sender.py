@@ -23,8 +23,8 @@ from ssl import SSLContext, create_default_context
 from typing import Any, Final, cast
 
 from .._protocol.errors import show
-from .._rest.client import combine_headers
-from ._questions import LENGTH, LONG, Headers, HTTPRequest, cut_pieces, to_limit
+from .._rest.client import LENGTH, combine_headers
+from ._questions import LONG, Headers, HTTPRequest, cut_pieces, to_limit
 from ._senders import IDLE_SECONDS, Address, Head, is_kept, is_readable, make_failure
 
 _PIECE: Final = 4 * LONG

@@ -6,7 +6,6 @@ Specification: HTTP/REST; the extensions of the model repository, statistics and
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from io import BytesIO
@@ -32,7 +31,7 @@ from .._protocol.tensors import (
     to_plain_parameters,
 )
 from .._rest.body import FEW, HEADER_LENGTH, encode_request
-from .._rest.client import LENGTH_NAME, read_response
+from .._rest.client import LENGTH, LENGTH_NAME, read_response
 
 T = TypeVar("T")
 
@@ -51,9 +50,6 @@ LONG: Final = 2**16
 _ALIGNED: Final = 16
 """A multiple of every element's size. The binary data of a body begin at such a place, so that its arrays
 need no copy."""
-
-_DIGITS: Final = 4
-"""The last digits of a number decide what is left if `_ALIGNED` divides it."""
 
 NOT_READY: Final = (400, 404, 503)
 """What servers answer a probe of a model that is not ready, or that they do not know."""
@@ -124,6 +120,8 @@ class Inference(msgspec.Struct, frozen=True, eq=False):
     headers: Sequence[tuple[str, str]] = ()  # headers beside those of the client
     max_body_bytes: int | None = MAX_BODY_BYTES  # the largest answer, or event of a stream; None for no limit
     remedy: str = _NO_BYTES  # what its caller may write for bytes that JSON cannot hold
+    # whether the arrays of the answer can be written to; if not, a server sends them on without a copy
+    writable: bool = True
 
 
 _KINDS: Final[Mapping[type, str]] = {dict: "a JSON object", list: "a list"}
@@ -301,7 +299,7 @@ def _ask_for_binary(request: InferenceRequest) -> InferenceRequest:
 
 def read_inference(inference: Inference, answer: HTTPAnswer) -> InferenceResponse:
     try:
-        return read_response(answer.headers, answer.body, answer.status)
+        response = read_response(answer.headers, answer.body, answer.status)
     except ErrorResponse as error:
         suggest_stream(error)
         if (
@@ -311,6 +309,7 @@ def read_inference(inference: Inference, answer: HTTPAnswer) -> InferenceRespons
         ):
             raise ErrorResponse(f"{error.text} ({_REFUSES_BINARY})", error.response_status) from None
         raise
+    return make_writable(response) if inference.writable else response
 
 
 def suggest_stream(error: ErrorResponse) -> None:
@@ -325,9 +324,6 @@ def make_writable(response: InferenceResponse) -> InferenceResponse:
         if not tensor.array.flags.writeable:
             tensor.array = tensor.array.copy()
     return response
-
-
-LENGTH: Final = re.compile("[0-9]{1,18}")
 
 
 def is_read_quickly(answer: HTTPAnswer) -> bool:
@@ -382,7 +378,7 @@ class Collector:
         check_size(int(length) if LENGTH.fullmatch(length) else 0, limit, "response")
         self._limit = limit
         self._size = 0
-        self._padding = -int(head[-_DIGITS:]) % _ALIGNED if head.isdecimal() else 0
+        self._padding = -int(head) % _ALIGNED if LENGTH.fullmatch(head) else 0
         # who may write gets a view of a bytearray; of a BytesIO, its `bytes`: a view of one makes it complain
         # when it is collected
         self._body = bytearray() if writable else BytesIO()

@@ -341,7 +341,14 @@ class _Remote:
             )
         sent = InferenceRequest(inputs, request.id, parameters, outputs)
         return Inference(
-            self._model, self._version, sent, self._binary, headers, context.max_body_bytes, _NO_BYTES
+            self._model,
+            self._version,
+            sent,
+            self._binary,
+            headers,
+            context.max_body_bytes,
+            _NO_BYTES,
+            writable=False,
         )
 
     def _check(
