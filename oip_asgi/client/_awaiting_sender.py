@@ -13,7 +13,7 @@ from .._protocol.datatypes import Buffer
 from .._protocol.errors import InvalidRequest
 from .._rest.client import combine_headers
 from ._questions import LONG, Headers, HTTPRequest, cut_pieces, to_limit
-from ._senders import IDLE_SECONDS, Address, ByLoop, Head, is_kept, is_readable, make_failure
+from ._senders import IDLE_SECONDS, Address, ByLoop, is_kept, is_readable, make_failure, make_head
 
 try:
     import aiohttp
@@ -83,7 +83,7 @@ class AwaitingSender:
                     body = _Body(request.body, limit, seconds)
                     response = await ask(data=body)
                 body.is_answered = True
-            yield Head(response.status, combine_headers(response.headers.items()))
+            yield make_head(response.status, combine_headers(response.headers.items()))
             while not response.content.at_eof():
                 # `readany` would join, and so copy, what has come meanwhile
                 piece, _ = await response.content.readchunk()

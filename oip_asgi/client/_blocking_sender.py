@@ -25,7 +25,7 @@ from typing import Any, Final, cast
 from .._protocol.errors import show
 from .._rest.client import LENGTH, combine_headers
 from ._questions import LONG, Headers, HTTPRequest, cut_pieces, to_limit
-from ._senders import IDLE_SECONDS, Address, Head, is_kept, is_readable, make_failure
+from ._senders import IDLE_SECONDS, Address, is_kept, is_readable, make_failure, make_head
 
 _PIECE: Final = 4 * LONG
 
@@ -135,7 +135,7 @@ class BlockingSender:
                 connection = _Connection(self._address, self._context, seconds)
                 response = self._ask(connection, request, seconds, is_used=False)
             assert response is not None
-            yield Head(response.status, response.fields)
+            yield make_head(response.status, response.fields)
             while response.length != 0 and (piece := response.read1(_PIECE)):
                 yield piece
             if response.length:

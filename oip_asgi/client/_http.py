@@ -67,7 +67,6 @@ class HTTPLink:
                 )
         self.timeout = SECONDS if timeout is None and http is None else check_timeout(timeout)
         self.url = url.rstrip("/")
-        self.is_ours = http is None
         self.sender = self._make_sender(url, http, blocks=blocks, context=context, **options)
 
     def _make_sender(
@@ -106,10 +105,7 @@ class HTTPLink:
             collector = questions.Collector(headers, limit, writable=writable)
             async for piece in pieces:
                 collector.add(piece)
-        body = collector.finish()
-        if self.is_ours and status == 200 and len(body):
-            questions.check_coding(headers)
-        return HTTPAnswer(status, headers, body)
+        return HTTPAnswer(status, headers, collector.finish())
 
     async def compute(self, is_quick: bool, function: Callable[..., R], *arguments: Any) -> R:
         """What a function returns, in a worker thread if it would stop an event loop."""
@@ -158,8 +154,6 @@ class HTTPLink:
         limit = inference.max_body_bytes
         async with self.send(request, timeout) as pieces:
             status, headers = cast(Head, await anext(pieces))
-            if self.is_ours and status == 200:
-                questions.check_coding(headers)
             has_events = status == 200 and headers.get("content-type", "").lower().startswith(
                 "text/event-stream"
             )

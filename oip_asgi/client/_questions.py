@@ -350,16 +350,6 @@ def cut_pieces(body: Iterable[Buffer]) -> Iterator[memoryview]:
             yield view[start : start + 4 * LONG]
 
 
-def check_coding(headers: Mapping[str, str]) -> None:
-    """Refuse a compressed body, which nobody has asked for."""
-    coding = headers.get("content-encoding")
-    if coding and coding.lower() != "identity":
-        raise InvalidResponse(
-            f"the response has the Content-Encoding {show(coding)}, which only a client of httpx2 reads: "
-            "give one as http="
-        )
-
-
 def check_size(size: int, limit: int | None, what: str) -> None:
     if limit is not None and size > limit:
         raise InvalidResponse(
