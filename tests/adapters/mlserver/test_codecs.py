@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -185,7 +186,13 @@ def test_codecs_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "hex" not in codecs.registry.get().inputs
 
 
-def test_where_a_model_is() -> None:
+def test_where_a_model_is(tmp_path: Path) -> None:
+    folder = tmp_path / "a #1? %20"  # of which nothing is a part of a URL
+    folder.mkdir()
+    for where in (str(folder), f"file://{folder}"):
+        assert asyncio.run(get_model_uri(settings(uri=where), ["weights"])) == str(folder)
+    (folder / "weights").touch()
+    assert asyncio.run(get_model_uri(settings(uri=str(folder)), ["weights"])) == str(folder / "weights")
     assert asyncio.run(get_model_uri(settings(uri="s3://bucket/model"))) == "s3://bucket/model"
     for uri in (None, "/nowhere"):
         with pytest.raises(MLServerError, match="there is no file or folder") as missing:
