@@ -133,7 +133,7 @@ BUDGETS: Final = {
     "_http": 634,
     "_grpc": 1103,
     "_hosts": 295,
-    "client": 1909,
+    "client": 1898,
     "mlserver": 736,
     "_command.py": 220,
     "prometheus.py": 153,

@@ -10,9 +10,8 @@ from typing import Any, Final
 
 from .._hosts.frameworks import make_import_error
 from .._protocol.datatypes import Buffer
-from .._protocol.errors import InvalidRequest
 from .._rest.client import combine_headers
-from ._questions import LONG, Headers, HTTPRequest, cut_pieces, to_limit
+from ._questions import LONG, HTTPRequest, cut_pieces, to_limit
 from ._senders import IDLE_SECONDS, Address, ByLoop, is_kept, is_readable, make_failure, make_head
 
 try:
@@ -69,7 +68,7 @@ class AwaitingSender:
             session.request,
             request.method,
             URL(self._base + request.path or "/", encoded=True),
-            headers=_encode(request.headers),
+            headers=request.headers,
             timeout=aiohttp.ClientTimeout(
                 total=None, connect=self._connect_seconds or seconds, sock_read=seconds
             ),
@@ -143,14 +142,3 @@ def _close(response: aiohttp.ClientResponse, request: HTTPRequest, *, is_sent: b
         response.close()
         if isinstance(response, _Response) and response.transport is not None:
             response.transport.close()
-
-
-def _encode(headers: Headers) -> Headers:
-    """aiohttp sends text as UTF-8; ours stands for bytes, of which each is a character."""
-    if all(value.isascii() for _, value in headers):
-        return headers
-    try:
-        return [(name, value.encode("latin-1").decode()) for name, value in headers]
-    except UnicodeError:
-        name = next(name for name, value in headers if not value.isascii())
-        raise InvalidRequest(f"the header {name} cannot be sent: expected ASCII or UTF-8") from None

@@ -27,6 +27,7 @@ from ._questions import (
     Question,
     check_timeout,
     cut_pieces,
+    is_sendable,
     to_limit,
 )
 from ._senders import Head, Sender, iterate, make_failure, read_url, wait_for
@@ -60,11 +61,6 @@ class HTTPLink:
         self.blocks = blocks
         self.max_body_bytes = max_body_bytes  # of what is no answer to inference, which says it
         self.headers: Headers = list((headers or {}).items())
-        for name, value in self.headers:
-            if not _NAME.fullmatch(name) or not (value.isascii() and value.isprintable()):
-                raise ValueError(
-                    f"the header {show(name)} is {show(value)}: expected a name of HTTP, and printable ASCII"
-                )
         self.timeout = SECONDS if timeout is None and http is None else check_timeout(timeout)
         self.url = url.rstrip("/")
         self.sender = self._make_sender(url, http, blocks=blocks, context=context, **options)
@@ -193,12 +189,14 @@ class _GivenSender:
             b"".join(request.body) if request.size <= LONG else pieces if self._blocks else iterate(pieces)
         )
         timeout: Any = self._library.USE_CLIENT_DEFAULT if seconds is None else to_limit(seconds)
-        # httpx2 takes text for ASCII
-        headers = [(name.encode(), value.encode("latin-1")) for name, value in request.headers]
         response: Any = None
         try:
             written = self._http.build_request(
-                request.method, self._url + request.path, headers=headers, content=content, timeout=timeout
+                request.method,
+                self._url + request.path,
+                headers=request.headers,
+                content=content,
+                timeout=timeout,
             )
             response = await wait_for(self._http.send(written, stream=True, follow_redirects=False))
             yield Head(response.status_code, combine_headers(response.headers.multi_items()))
@@ -234,6 +232,10 @@ def make_link(
     for name, value in (headers or {}).items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise TypeError(f"the header {name!r} is {show(value)}: expected a string")
+        if not _NAME.fullmatch(name) or not is_sendable(value):
+            raise ValueError(
+                f"the header {show(name)} is {show(value)}: expected a name of HTTP, and printable ASCII"
+            )
     if ssl is not None and (http is not None or not url.startswith("https://")):
         raise ValueError(f"ssl= is for an https:// url and without http=: the url is {show(url)}")
     if not url.startswith(("grpc://", "grpcs://")):

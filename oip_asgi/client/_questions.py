@@ -36,7 +36,6 @@ from .._rest.client import LENGTH, LENGTH_NAME, read_response
 T = TypeVar("T")
 
 Headers: TypeAlias = list[tuple[str, str]]
-"""Each character of a value stands for a byte."""
 
 SECONDS: Final = 60.0
 """How long a client waits if its caller does not say."""
@@ -61,6 +60,12 @@ _NO_BYTES: Final = (
 _REFUSES_BINARY: Final = (
     "if this server has no binary data, as MLServer has none over REST, write binary=False"
 )
+
+
+def is_sendable(value: str) -> bool:
+    """Whether it can be the value of a header: the libraries that send them do not agree on what is no
+    printable ASCII."""
+    return value.isascii() and value.isprintable()
 
 
 def check_timeout(timeout: float | None) -> float | None:

@@ -77,8 +77,6 @@ _OF_CONNECTION: Final = re.compile(
 )
 """Headers of one connection or body, which mean nothing for another one."""
 
-_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-
 
 def remote(
     url: str | Sequence[str],
@@ -328,10 +326,8 @@ class _Remote:
         for name, value in context.headers.items():
             if name in self._forward:
                 value = value.strip(" \t")  # some servers leave it on, and it is no part of the value
-                if not _VALUE.fullmatch(value):
-                    raise InvalidRequest(
-                        f"the header {name} cannot be passed on: expected bytes that can be printed"
-                    )
+                if not questions.is_sendable(value):
+                    raise InvalidRequest(f"the header {name} cannot be passed on: expected printable ASCII")
                 headers.append((name, value))
         if headers and sum(len(name) + len(value) for name, value in headers) > _MAX_HEADERS:
             names = list_names(self._forward)

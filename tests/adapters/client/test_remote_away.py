@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -254,7 +253,7 @@ async def test_a_header_that_cannot_be_sent_is_400_and_sets_no_address_aside(cap
         for value in ("a\rb", "a\nb: c", "a\0b", "a\x7fb", "a\x1bb", "Ren\xe9", "a\xa0"):
             answer = await near.infer([("authorization", value)])
             assert answer.status == 400
-            assert re.match("the header authorization cannot be (passed on|sent): expected ", json.loads(answer.body)["error"])
+            assert json.loads(answer.body) == {"error": "the header authorization cannot be passed on: expected printable ASCII"}
         calls = await asyncio.gather(*(near.infer() for _ in range(10)))
         assert {call.status for call in calls} == {200}
         assert [far.asked.count("POST infer") for far in fars] == [5, 5]
