@@ -80,6 +80,7 @@ def test_the_data_that_models_write() -> None:
         ("BYTES", [1, 5], [b"hello"], [b"hello"]),
         ("FP64", [2], [2**53 + 1, 0.5], [2.0**53, 0.5]),  # the datatype says that they are floats
         ("FP32", [2], [-1, 2**64 - 1], [-1.0, 2.0**64]),
+        ("UINT64", [2, 1], [[0], [2**64 - 1]], [[0], [2**64 - 1]]),
         ("FP64", [1], [2**70], [2.0**70]),
         ("FP64", [1], np.array([1.5], np.longdouble), [1.5]),
     ]
@@ -100,6 +101,7 @@ def test_data_that_are_not_of_the_datatype() -> None:
     wrong: list[tuple[str, Any, str]] = [
         ("INT32", [1.5], r"'y': \[1.5\] cannot be INT32"),
         ("UINT8", [300], "cannot be UINT8"),
+        ("UINT64", [-1, 2**63], "cannot be UINT64"),
         ("UINT8", np.array([300]), "cannot be UINT8"),
         ("UINT8", np.array([1.5], object), "cannot be UINT8"),
         ("BOOL", [5], "cannot be BOOL"),
