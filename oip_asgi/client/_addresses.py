@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from .._protocol.errors import SOON, ErrorResponse, InferenceError, InvalidResponse, NotReady
@@ -62,7 +62,8 @@ class Address:
         self._aside_until = time.monotonic() + _ASIDE_SECONDS
 
     def rank(self) -> tuple[bool, int]:
-        """The least is taken first."""
+        """The address with the least is tried first: of those that are not passed over, the one with the
+        fewest calls."""
         return self._aside_until > time.monotonic(), self._running
 
     def note_away(self, why: str, calls: int) -> None:
@@ -87,11 +88,6 @@ class Address:
         if was_away:  # two calls may come here at once
             back = "%s, which has the model %r, can be reached again: %d calls could not be sent to it"
             logger.warning(back, self.url, self._model, calls)
-
-
-def rank(addresses: Sequence[Address]) -> Sequence[Address]:
-    """The addresses in the order in which a call tries them: the one with the fewest calls first."""
-    return sorted(addresses, key=Address.rank) if len(addresses) > 1 else addresses
 
 
 # What they refuse

@@ -44,8 +44,7 @@ class AwaitingSender:
     ) -> None:
         self._address, self._context = address, context
         self._connections, self._connect_seconds = connections, connect_seconds
-        host = f"[{address.host}]" if ":" in address.host else address.host
-        self._base = f"{address.scheme}://{host}:{address.port}{address.prefix}"
+        self._base = f"{address.scheme}://{address.netloc}{address.prefix}"
         self._sessions = ByLoop(self._make_session, aiohttp.ClientSession.close)
 
     def _make_session(self) -> aiohttp.ClientSession:

@@ -120,7 +120,7 @@ class BlockingSender:
         self._context = (context or create_default_context()) if address.scheme == "https" else None
         self._pid = os.getpid()
         self._idle = deque[tuple[float, _Connection]]()  # the last one is the one that was used last
-        self._lock, self._is_closed = threading.Lock(), False
+        self._lock, self._kept_seconds = threading.Lock(), IDLE_SECONDS
 
     async def send(self, request: HTTPRequest, seconds: float | None) -> AsyncGenerator[Any]:
         seconds, response, is_read = to_limit(seconds), None, False
@@ -170,9 +170,7 @@ class BlockingSender:
         was_reset, is_long = False, request.size > LONG
         connection.body = b"" if is_long else b"".join(request.body)
         try:
-            connection.endheaders()
-            for piece in cut_pieces(request.body) if is_long else ():
-                connection.send(piece)
+            connection.endheaders(cut_pieces(request.body) if is_long else None)
         except (BrokenPipeError, ConnectionResetError):
             was_reset = True  # the server may have answered before
         try:
@@ -193,19 +191,15 @@ class BlockingSender:
         return None
 
     def _keep(self, connection: _Connection) -> None:
-        now = time.monotonic()
-        with self._lock:
-            while self._idle and now - self._idle[0][0] > IDLE_SECONDS:  # of threads that have ended
-                self._idle.popleft()[1].close()
-            self._idle.append((now, connection))
-        if self._is_closed:
-            self._close_idle()
+        self._idle.append((time.monotonic(), connection))
+        self._close_idle()
 
     async def close(self) -> None:
-        self._is_closed = True
+        self._kept_seconds = -1.0  # what comes back later is closed at once
         self._close_idle()
 
     def _close_idle(self) -> None:
+        """Close what was idle for too long: connections of threads that have ended."""
         with self._lock:
-            while self._idle:
-                self._idle.pop()[1].close()
+            while self._idle and time.monotonic() - self._idle[0][0] > self._kept_seconds:
+                self._idle.popleft()[1].close()

@@ -35,9 +35,10 @@ from .._protocol.tensors import (
     to_plain_parameters,
 )
 from . import _questions as questions
-from ._addresses import ERRORS, Address, describe, is_unsent, rank, refuse
+from ._addresses import ERRORS, Address, describe, is_unsent, refuse
 from ._declarations import get_list, read_specs
 from ._questions import Inference
+from ._senders import ConnectionFailed
 
 if TYPE_CHECKING:
     import httpx2
@@ -237,16 +238,14 @@ class _Remote:
     async def _ask_question(self, question: questions.Question[Any], *, is_loaded: bool = False) -> Any:
         """Ask the first address that can be reached. While it loads, the log has what fails by itself."""
         failure: Exception
-        for address in rank(self._addresses):
+        for address in sorted(self._addresses, key=Address.rank):
             try:
                 async with asyncio.timeout(_QUESTION_SECONDS):
                     answer = await address.link.ask(question, None)
-            except ERRORS as error:
+            except (ConnectionFailed, TimeoutError) as error:  # no answer: the next address may have one
                 failure = error
                 if is_loaded and is_unsent(error):
                     address.note_away(describe(error), calls=0)
-                if isinstance(error, InvalidResponse) and not is_unsent(error):
-                    break  # it is an answer; the next address may be better if there was none
             else:
                 address.note_back()
                 return answer
@@ -293,7 +292,7 @@ class _Remote:
         until = time.monotonic() + self._retry
         while True:
             inference = self._write(request, context)
-            for address in rank(self._addresses):
+            for address in sorted(self._addresses, key=Address.rank):
                 address.count_call(1)
                 link = address.link
                 try:
