@@ -133,7 +133,7 @@ BUDGETS: Final = {
     "_http": 634,
     "_grpc": 1103,
     "_hosts": 295,
-    "client": 1886,
+    "client": 1885,
     "mlserver": 738,
     "_command.py": 220,
     "prometheus.py": 153,

@@ -126,14 +126,13 @@ class BlockingSender:
         seconds, response, is_read = to_limit(seconds), None, False
         if self._pid != os.getpid():  # a process that was forked: the connections are its parent's too
             self._pid, self._idle, self._lock = os.getpid(), deque(), threading.Lock()
-        kept = self._take()
-        connection = kept or _Connection(self._address, self._context, seconds)
+        connection = self._take() or _Connection(self._address, self._context, seconds)
         try:
-            response = self._ask(connection, request, seconds, is_used=kept is not None)
+            response = self._ask(connection, request, seconds)
             if response is None:
                 connection.close()
                 connection = _Connection(self._address, self._context, seconds)
-                response = self._ask(connection, request, seconds, is_used=False)
+                response = self._ask(connection, request, seconds)
             assert response is not None
             yield make_head(response.status, response.fields)
             while response.length != 0 and (piece := response.read1(_PIECE)):
@@ -154,12 +153,11 @@ class BlockingSender:
             else:
                 connection.close()
 
-    def _ask(
-        self, connection: _Connection, request: HTTPRequest, seconds: float | None, *, is_used: bool
-    ) -> _Response | None:
+    def _ask(self, connection: _Connection, request: HTTPRequest, seconds: float | None) -> _Response | None:
         """The head of the answer. None if the server closed a connection that was kept before it read the
         request, which may go out once more."""
-        if connection.is_open:
+        was_kept, was_reset, is_long = connection.is_open, False, request.size > LONG
+        if was_kept:
             connection.sock.settimeout(seconds)
         else:
             connection.connect()
@@ -167,7 +165,6 @@ class BlockingSender:
         connection.putrequest(request.method, path, skip_host=True, skip_accept_encoding=True)
         for name, value in request.headers:
             connection.putheader(name, value)
-        was_reset, is_long = False, request.size > LONG
         connection.body = b"" if is_long else b"".join(request.body)
         try:
             connection.endheaders(cut_pieces(request.body) if is_long else None)
@@ -176,7 +173,7 @@ class BlockingSender:
         try:
             return cast(_Response, connection.getresponse())
         except (BrokenPipeError, ConnectionResetError):
-            if not (is_used and was_reset):
+            if not (was_kept and was_reset):
                 raise
             return None  # not all of it was written, so the server has not read it to its end
 
