@@ -18,7 +18,7 @@ from .._protocol.errors import ErrorResponse, InvalidResponse, show
 from .._protocol.tensors import Headers, InferenceResponse, join_repeated
 from .body import HEADER_LENGTH, decode_response
 
-_DECIMAL: Final = re.compile("[0-9]{1,18}")
+LENGTH: Final = re.compile("[0-9]{1,18}")
 LENGTH_NAME: Final = HEADER_LENGTH.lower()
 _MEMBERS: Final = ("error", "detail", "message", "error_msg")
 """Where servers put the text of an error: this package and Triton, FastAPI and KServe, gateways."""
@@ -58,7 +58,7 @@ def read_response(headers: Mapping[str, str], body: Buffer, status: int | None) 
     """`from_http`, for headers as `combine_headers` makes them."""
     _raise_error(headers, body, status)
     length = headers.get(LENGTH_NAME)
-    if length is not None and not _DECIMAL.fullmatch(length):
+    if length is not None and not LENGTH.fullmatch(length):
         raise InvalidResponse(
             f"the header {HEADER_LENGTH} is {show(length)}: expected a plain decimal number of bytes"
         )

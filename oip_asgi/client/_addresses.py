@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from .._protocol.errors import SOON, ErrorResponse, InferenceError, InvalidResponse, NotReady
@@ -48,7 +48,6 @@ class Address:
             None,
             math.inf,
             http=None if self.is_grpc else http,
-            writable=False,
             connections=0,  # max_concurrency bounds the calls
             connect_seconds=_CONNECT_SECONDS,
         )
@@ -63,25 +62,25 @@ class Address:
         self._aside_until = time.monotonic() + _ASIDE_SECONDS
 
     def rank(self) -> tuple[bool, int]:
-        """The least is taken first."""
+        """The address with the least is tried first: of those that are not passed over, the one with the
+        fewest calls."""
         return self._aside_until > time.monotonic(), self._running
 
-    def note_away(self, why: str, calls: int) -> bool:
-        """No connection could be opened, for so many calls. True if that is new."""
+    def note_away(self, why: str, calls: int) -> None:
+        """No connection could be opened, for so many calls."""
         with self._lock:
             self._unsent += calls
             if self._is_away or time.monotonic() < self._quiet_until:
-                return False
+                return
             self._is_away = True
         logger.warning(
             "%s, which has the model %r, cannot be reached: %s", self.url, self._model, escape(why)
         )
-        return True
 
-    def note_back(self) -> bool:
-        """A connection could be opened. True if that is new."""
+    def note_back(self) -> None:
+        """A connection could be opened."""
         if not self._is_away:  # as at nearly every call
-            return False
+            return
         with self._lock:
             was_away, self._is_away = self._is_away, False
             calls, self._unsent = self._unsent, 0
@@ -89,12 +88,6 @@ class Address:
         if was_away:  # two calls may come here at once
             back = "%s, which has the model %r, can be reached again: %d calls could not be sent to it"
             logger.warning(back, self.url, self._model, calls)
-        return was_away
-
-
-def rank(addresses: Sequence[Address]) -> Sequence[Address]:
-    """The addresses in the order in which a call tries them: the one with the fewest calls first."""
-    return sorted(addresses, key=Address.rank) if len(addresses) > 1 else addresses
 
 
 # What they refuse
@@ -105,8 +98,6 @@ nothing about that."""
 
 _NO_MODEL: Final = "Request for unknown model"
 """How Triton's text begins if it does not have the model, with the status 400 in older versions."""
-
-_NOT_YET: Final = (429, 502, 503, 504)
 
 ERRORS: Final = (ConnectionFailed, InvalidResponse, TimeoutError)
 """What asking another server raises."""
@@ -121,6 +112,11 @@ class Refusal(NamedTuple):
     headers: Mapping[str, str] = {}  # those that belong to the status
     # whether the other server did not answer as it should, so that another one may be better
     is_away: bool = False
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether the other server may only not be up yet."""
+        return self.is_away or self.status == 503
 
     def make(self, model: str, url: str, error: Exception) -> InferenceError:
         """The error. Its cause is for the log."""
@@ -139,8 +135,8 @@ class Refusal(NamedTuple):
         return refused
 
 
-def refuse(error: Exception) -> Refusal | None:
-    """What the client gets; None if the error is not the other server's."""
+def refuse(error: Exception) -> Refusal:
+    """What the client gets for one of `ERRORS`."""
     if is_unsent(error):
         return Refusal(503, what="cannot be reached", headers=SOON, is_away=True)
     if isinstance(error, ErrorResponse):
@@ -149,7 +145,7 @@ def refuse(error: Exception) -> Refusal | None:
         return Refusal(504, what="took too long", is_away=True)
     if isinstance(error, ConnectionFailed):
         return Refusal(502, what="gave no whole answer", is_away=True)
-    return Refusal(502, what="gave a broken answer") if isinstance(error, InvalidResponse) else None
+    return Refusal(502, what="gave a broken answer")
 
 
 def _refuse_as_there(error: ErrorResponse, status: int | None) -> Refusal:
@@ -174,13 +170,6 @@ def _keep_header(error: ErrorResponse, name: str) -> dict[str, str]:
 def is_unsent(error: Exception) -> bool:
     """Whether no connection could be opened, so that nothing was sent."""
     return isinstance(error, ConnectionFailed) and error.is_unsent
-
-
-def is_passing(error: Exception) -> bool:
-    """Whether the other server may only not be up yet."""
-    if isinstance(error, ErrorResponse):
-        return error.response_status in _NOT_YET
-    return not isinstance(error, InvalidResponse)
 
 
 def describe(error: Exception) -> str:

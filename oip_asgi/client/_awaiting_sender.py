@@ -10,10 +10,9 @@ from typing import Any, Final
 
 from .._hosts.frameworks import make_import_error
 from .._protocol.datatypes import Buffer
-from .._protocol.errors import InvalidRequest
 from .._rest.client import combine_headers
-from ._questions import LONG, Headers, HTTPRequest, cut_pieces, to_limit
-from ._senders import IDLE_SECONDS, Address, ByLoop, Head, is_kept, is_readable, make_failure
+from ._questions import LONG, HTTPRequest, cut_pieces, to_limit
+from ._senders import IDLE_SECONDS, Address, ByLoop, is_kept, is_readable, make_failure, make_head
 
 try:
     import aiohttp
@@ -45,8 +44,7 @@ class AwaitingSender:
     ) -> None:
         self._address, self._context = address, context
         self._connections, self._connect_seconds = connections, connect_seconds
-        host = f"[{address.host}]" if ":" in address.host else address.host
-        self._base = f"{address.scheme}://{host}:{address.port}{address.prefix}"
+        self._base = f"{address.scheme}://{address.netloc}{address.prefix}"
         self._sessions = ByLoop(self._make_session, aiohttp.ClientSession.close)
 
     def _make_session(self) -> aiohttp.ClientSession:
@@ -69,7 +67,7 @@ class AwaitingSender:
             session.request,
             request.method,
             URL(self._base + request.path or "/", encoded=True),
-            headers=_encode(request.headers),
+            headers=request.headers,
             timeout=aiohttp.ClientTimeout(
                 total=None, connect=self._connect_seconds or seconds, sock_read=seconds
             ),
@@ -83,7 +81,7 @@ class AwaitingSender:
                     body = _Body(request.body, limit, seconds)
                     response = await ask(data=body)
                 body.is_answered = True
-            yield Head(response.status, combine_headers(response.headers.items()))
+            yield make_head(response.status, combine_headers(response.headers.items()))
             while not response.content.at_eof():
                 # `readany` would join, and so copy, what has come meanwhile
                 piece, _ = await response.content.readchunk()
@@ -143,14 +141,3 @@ def _close(response: aiohttp.ClientResponse, request: HTTPRequest, *, is_sent: b
         response.close()
         if isinstance(response, _Response) and response.transport is not None:
             response.transport.close()
-
-
-def _encode(headers: Headers) -> Headers:
-    """aiohttp sends text as UTF-8; ours stands for bytes, of which each is a character."""
-    if all(value.isascii() for _, value in headers):
-        return headers
-    try:
-        return [(name, value.encode("latin-1").decode()) for name, value in headers]
-    except UnicodeError:
-        name = next(name for name, value in headers if not value.isascii())
-        raise InvalidRequest(f"the header {name} cannot be sent: expected ASCII or UTF-8") from None

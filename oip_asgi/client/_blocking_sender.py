@@ -23,9 +23,9 @@ from ssl import SSLContext, create_default_context
 from typing import Any, Final, cast
 
 from .._protocol.errors import show
-from .._rest.client import combine_headers
-from ._questions import LENGTH, LONG, Headers, HTTPRequest, cut_pieces, to_limit
-from ._senders import IDLE_SECONDS, Address, ConnectionFailed, Head, is_kept, is_readable, make_failure
+from .._rest.client import LENGTH, combine_headers
+from ._questions import LONG, Headers, HTTPRequest, cut_pieces, to_limit
+from ._senders import IDLE_SECONDS, Address, is_kept, is_readable, make_failure, make_head
 
 _PIECE: Final = 4 * LONG
 
@@ -44,7 +44,7 @@ class _Response(HTTPResponse):
 
     def begin(self) -> None:
         version, self.status = self._read_status_line()
-        while self.status == HTTPStatus.CONTINUE:
+        while self.status < HTTPStatus.OK:  # such as 103, with hints for a browser: the answer follows
             self._read_fields()
             version, self.status = self._read_status_line()
         self.version = 10 + version
@@ -92,9 +92,10 @@ class _Connection(HTTPConnection):
 
     response_class = _Response
     body = b""
+    is_open = False
 
-    def __init__(self, address: Address, context: SSLContext | None) -> None:
-        super().__init__(address.host, address.port)
+    def __init__(self, address: Address, context: SSLContext | None, seconds: float | None) -> None:
+        super().__init__(address.host, address.port, seconds)
         self._address, self._context = address, context
 
     def connect(self) -> None:
@@ -106,16 +107,11 @@ class _Connection(HTTPConnection):
             self.sock.connect(self._address.socket)
         if self._context is not None:
             self.sock = self._context.wrap_socket(self.sock, server_hostname=self.host)
+        self.is_open = True
 
     def send(self, data: Any) -> None:
         body, self.body = self.body, b""
         super().send(data + body if body else data)
-
-    def set_timeout(self, seconds: float | None) -> None:
-        if self.timeout != seconds:
-            self.timeout = seconds
-            if self.sock is not None:
-                self.sock.settimeout(seconds)
 
 
 class BlockingSender:
@@ -124,31 +120,31 @@ class BlockingSender:
         self._context = (context or create_default_context()) if address.scheme == "https" else None
         self._pid = os.getpid()
         self._idle = deque[tuple[float, _Connection]]()  # the last one is the one that was used last
-        self._lock, self._is_closed = threading.Lock(), False
+        self._lock, self._kept_seconds = threading.Lock(), IDLE_SECONDS
 
     async def send(self, request: HTTPRequest, seconds: float | None) -> AsyncGenerator[Any]:
         seconds, response, is_read = to_limit(seconds), None, False
         if self._pid != os.getpid():  # a process that was forked: the connections are its parent's too
             self._pid, self._idle, self._lock = os.getpid(), deque(), threading.Lock()
-        kept = self._take()
-        connection = kept or self._open(seconds)
+        connection = self._take() or _Connection(self._address, self._context, seconds)
         try:
-            response = self._ask(connection, request, seconds, is_used=kept is not None)
+            response = self._ask(connection, request, seconds)
             if response is None:
                 connection.close()
-                connection = self._open(seconds)
-                response = self._ask(connection, request, seconds, is_used=False)
+                connection = _Connection(self._address, self._context, seconds)
+                response = self._ask(connection, request, seconds)
             assert response is not None
-            yield Head(response.status, response.fields)
+            yield make_head(response.status, response.fields)
             while response.length != 0 and (piece := response.read1(_PIECE)):
                 yield piece
             if response.length:
                 raise IncompleteRead(b"", response.length)
             is_read = is_kept(response.status, request)
-        except ConnectionFailed:
-            raise
         except (OSError, HTTPException) as error:
-            raise self._fail(error) from error
+            is_timeout = isinstance(error, TimeoutError)
+            raise make_failure(
+                self._address.url, error, is_unsent=not connection.is_open, is_timeout=is_timeout
+            ) from error
         finally:
             if response is not None:
                 response.close()
@@ -157,37 +153,27 @@ class BlockingSender:
             else:
                 connection.close()
 
-    def _open(self, seconds: float | None) -> _Connection:
-        connection = _Connection(self._address, self._context)
-        connection.set_timeout(seconds)
-        try:
-            connection.connect()
-        except OSError as error:
-            raise self._fail(error, is_unsent=True) from error
-        return connection
-
-    def _ask(
-        self, connection: _Connection, request: HTTPRequest, seconds: float | None, *, is_used: bool
-    ) -> _Response | None:
+    def _ask(self, connection: _Connection, request: HTTPRequest, seconds: float | None) -> _Response | None:
         """The head of the answer. None if the server closed a connection that was kept before it read the
         request, which may go out once more."""
-        connection.set_timeout(seconds)
+        was_kept, was_reset, is_long = connection.is_open, False, request.size > LONG
+        if was_kept:
+            connection.sock.settimeout(seconds)
+        else:
+            connection.connect()
         path = self._address.prefix + request.path or "/"
         connection.putrequest(request.method, path, skip_host=True, skip_accept_encoding=True)
         for name, value in request.headers:
             connection.putheader(name, value)
-        was_reset, is_long = False, request.size > LONG
         connection.body = b"" if is_long else b"".join(request.body)
         try:
-            connection.endheaders()
-            for piece in cut_pieces(request.body) if is_long else ():
-                connection.send(piece)
+            connection.endheaders(cut_pieces(request.body) if is_long else None)
         except (BrokenPipeError, ConnectionResetError):
             was_reset = True  # the server may have answered before
         try:
             return cast(_Response, connection.getresponse())
         except (BrokenPipeError, ConnectionResetError):
-            if not (is_used and was_reset):
+            if not (was_kept and was_reset):
                 raise
             return None  # not all of it was written, so the server has not read it to its end
 
@@ -202,24 +188,15 @@ class BlockingSender:
         return None
 
     def _keep(self, connection: _Connection) -> None:
-        now = time.monotonic()
-        with self._lock:
-            while self._idle and now - self._idle[0][0] > IDLE_SECONDS:  # of threads that have ended
-                self._idle.popleft()[1].close()
-            self._idle.append((now, connection))
-        if self._is_closed:
-            self._close_idle()
-
-    def _fail(self, error: Exception, *, is_unsent: bool = False) -> ConnectionFailed:
-        return make_failure(
-            self._address.url, error, is_unsent=is_unsent, is_timeout=isinstance(error, TimeoutError)
-        )
+        self._idle.append((time.monotonic(), connection))
+        self._close_idle()
 
     async def close(self) -> None:
-        self._is_closed = True
+        self._kept_seconds = -1.0  # what comes back later is closed at once
         self._close_idle()
 
     def _close_idle(self) -> None:
+        """Close what was idle for too long: connections of threads that have ended."""
         with self._lock:
-            while self._idle:
-                self._idle.pop()[1].close()
+            while self._idle and time.monotonic() - self._idle[0][0] > self._kept_seconds:
+                self._idle.popleft()[1].close()

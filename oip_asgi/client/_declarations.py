@@ -20,14 +20,6 @@ if TYPE_CHECKING:
     from ._http import HTTPLink
 
 
-def _have_lists(inputs: Any) -> bool:
-    """Whether values by name have lists or scalars. Arrays, columns and tensors say themselves what they
-    are."""
-    return isinstance(inputs, Mapping) and not all(
-        isinstance(value, Tensor) or hasattr(value, "dtype") for value in inputs.values()
-    )
-
-
 class Calls:
     """Calls of models, with what is known of these: both clients make them here."""
 
@@ -57,10 +49,12 @@ class Calls:
     async def _find(
         self, model: str, inputs: Any, timeout: float | None, options: Options
     ) -> Mapping[str, TensorSpec]:
-        """The inputs of a model, by name; none if the values say themselves what they are, or the server does
-        not tell them."""
-        if not _have_lists(inputs):
-            return {}
+        """The inputs of a model, by name; none if the values have no lists or scalars, or the server does not
+        tell them."""
+        if not isinstance(inputs, Mapping) or all(
+            isinstance(value, Tensor) or hasattr(value, "dtype") for value in inputs.values()
+        ):
+            return {}  # arrays, columns and tensors say themselves what they are
         version = options.get("version")
         specs = self._specs.get((model, version))
         if specs is None:

@@ -66,11 +66,7 @@ _OPTIONS: Final = [("grpc.max_receive_message_length", -1), ("grpc.max_send_mess
 
 class GRPCLink:
     """A server that is asked over gRPC, on an event loop, or blocking: then its coroutines never wait, and
-    `finish` runs them.
-
-    Args:
-        writable: As on `HTTPLink`.
-    """
+    `finish` runs them."""
 
     def __init__(
         self,
@@ -79,11 +75,9 @@ class GRPCLink:
         timeout: float | None,
         *,
         blocks: bool = False,
-        writable: bool = True,
     ) -> None:
         self.url = url
         self.blocks = blocks
-        self.writable = writable
         address = _URL.fullmatch(url)
         if address is None:
             raise ValueError(
@@ -102,10 +96,7 @@ class GRPCLink:
         return to_limit(self.timeout if timeout is None else check_timeout(timeout))
 
     def find_metadata(self, inference: Inference) -> Metadata:
-        return [
-            *self.metadata,
-            *(_make_pair(name, value, is_base64=True) for name, value in inference.headers),
-        ]
+        return [*self.metadata, *(_make_pair(name, value) for name, value in inference.headers)]
 
     def write(self, question: Question[Any]) -> bytes:
         fields = dict(question.fields)
@@ -139,7 +130,7 @@ class GRPCLink:
         parts[0] = message.SerializeToString()  # what follows is its last field
         return b"".join(parts)
 
-    def _read_response(self, message: Any, cut: list[memoryview]) -> InferenceResponse:
+    def _read_response(self, inference: Inference, message: Any, cut: list[memoryview]) -> InferenceResponse:
         try:
             left = iter(cut or message.raw_output_contents)
             has_raw = bool(cut or message.raw_output_contents)
@@ -166,7 +157,7 @@ class GRPCLink:
         response = InferenceResponse(
             outputs, parameters, message.id or None, message.model_name, message.model_version or None
         )
-        return make_writable(response) if self.writable else response
+        return make_writable(response) if inference.writable else response
 
     def _parse(self, rpc: str, content: bytes) -> Any:
         kind = GetMessageClass(self.service.methods_by_name[rpc].output_type)
@@ -229,7 +220,7 @@ class GRPCLink:
         content = await self.call("ModelInfer", self.write_inference(inference), timeout, metadata)
         check_size(len(content), inference.max_body_bytes, "response")
         rest, cut = split_field(content, _RAW_OUTPUT_CONTENTS)
-        return self._read_response(self._parse("ModelInfer", bytes(rest)), cut)
+        return self._read_response(inference, self._parse("ModelInfer", bytes(rest)), cut)
 
     async def stream(self, inference: Inference, timeout: float | None) -> AsyncGenerator[InferenceResponse]:
         stream = (await self.open()).stream_stream(f"/{_SERVICE}/ModelStreamInfer")
@@ -243,7 +234,7 @@ class GRPCLink:
                 message = self._parse("ModelStreamInfer", content)
                 if message.error_message:
                     raise ErrorResponse(message.error_message)
-                response = self._read_response(message.infer_response, [])
+                response = self._read_response(inference, message.infer_response, [])
                 response.parameters.pop(_FINAL, None)
                 yield response
         except grpc.RpcError as error:
@@ -252,18 +243,14 @@ class GRPCLink:
             call.cancel()
 
 
-def _make_pair(name: str, value: str, *, is_base64: bool = False) -> tuple[str, str | bytes]:
-    """A header as metadata. If its name ends with "-bin", it is bytes, which a request of gRPC to this server
-    had as base64."""
+def _make_pair(name: str, value: str) -> tuple[str, str | bytes]:
+    """A header as metadata. If its name ends with "-bin" it is bytes, and its text is base64, as on gRPC's
+    wire."""
     if name.endswith("-bin"):
         try:
-            return name, b64decode(
-                value + "=" * (-len(value) % 4), validate=True
-            ) if is_base64 else value.encode("latin-1")
+            return name, b64decode(value + "=" * (-len(value) % 4), validate=True)
         except ValueError:
             raise InvalidRequest(f"the header {name} cannot go over gRPC: expected base64") from None
-    if not (value.isascii() and value.isprintable()):
-        raise InvalidRequest(f"the header {name} cannot go over gRPC: expected printable ASCII")
     return name, value
 
 

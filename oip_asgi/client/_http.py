@@ -27,6 +27,7 @@ from ._questions import (
     Question,
     check_timeout,
     cut_pieces,
+    is_sendable,
     to_limit,
 )
 from ._senders import Head, Sender, iterate, make_failure, read_url, wait_for
@@ -43,10 +44,6 @@ _NAME: Final = re.compile("[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 class HTTPLink:
     """A server that is asked over HTTP, on an event loop, or blocking: then its coroutines never wait, and
     `finish` runs them.
-
-    Args:
-        writable: Whether the arrays of an answer can be written to. If not, a server sends them on without a
-            copy.
     """
 
     def __init__(
@@ -59,21 +56,13 @@ class HTTPLink:
         blocks: bool = False,
         context: SSLContext | None = None,
         max_body_bytes: int | None = MAX_BODY_BYTES,
-        writable: bool = True,
         **options: Any,
     ) -> None:
         self.blocks = blocks
-        self.writable = writable
         self.max_body_bytes = max_body_bytes  # of what is no answer to inference, which says it
         self.headers: Headers = list((headers or {}).items())
-        for name, value in self.headers:
-            if not _NAME.fullmatch(name) or not (value.isascii() and value.isprintable()):
-                raise ValueError(
-                    f"the header {show(name)} is {show(value)}: expected a name of HTTP, and printable ASCII"
-                )
         self.timeout = SECONDS if timeout is None and http is None else check_timeout(timeout)
         self.url = url.rstrip("/")
-        self.is_ours = http is None
         self.sender = self._make_sender(url, http, blocks=blocks, context=context, **options)
 
     def _make_sender(
@@ -104,16 +93,15 @@ class HTTPLink:
         sent = HTTPRequest(request.method, request.path, headers, request.body)
         return aclosing(self.sender.send(sent, seconds))
 
-    async def exchange(self, request: HTTPRequest, timeout: float | None, limit: int | None) -> HTTPAnswer:
+    async def exchange(
+        self, request: HTTPRequest, timeout: float | None, limit: int | None, *, writable: bool
+    ) -> HTTPAnswer:
         async with self.send(request, timeout) as pieces:
             status, headers = cast(Head, await anext(pieces))
-            collector = questions.Collector(headers, limit, writable=self.writable)
+            collector = questions.Collector(headers, limit, writable=writable)
             async for piece in pieces:
                 collector.add(piece)
-        body = collector.finish()
-        if self.is_ours and status == 200 and len(body):
-            questions.check_coding(headers)
-        return HTTPAnswer(status, headers, body)
+        return HTTPAnswer(status, headers, collector.finish())
 
     async def compute(self, is_quick: bool, function: Callable[..., R], *arguments: Any) -> R:
         """What a function returns, in a worker thread if it would stop an event loop."""
@@ -123,48 +111,38 @@ class HTTPLink:
 
     async def ask(self, question: Question[T], timeout: float | None) -> T:
         request = questions.write_question(question)
-        answer = await self.exchange(request, timeout, self.max_body_bytes)
+        answer = await self.exchange(request, timeout, self.max_body_bytes, writable=False)
         if question.is_probe and answer.status in questions.NOT_READY:
             return question.read({"ready": False})
-        is_quick = questions.is_read_quickly(answer)
-        try:
-            return question.read(
-                await self.compute(is_quick, read_document, answer.headers, answer.body, answer.status)
-            )
-        except ErrorResponse as error:
-            self._say_where(error, request)
-            raise
+        document = await self._read(
+            request, answer, read_document, answer.headers, answer.body, answer.status
+        )
+        return question.read(document)
 
     async def infer(self, inference: Inference, timeout: float | None) -> InferenceResponse:
         is_quick = self.blocks or questions.is_written_quickly(inference)
         request = await self.compute(is_quick, questions.write_inference, inference)
-        return await self._read(
-            inference, request, await self.exchange(request, timeout, inference.max_body_bytes)
-        )
+        answer = await self.exchange(request, timeout, inference.max_body_bytes, writable=inference.writable)
+        return await self._read(request, answer, questions.read_inference, inference, answer)
 
     async def _read(
-        self, inference: Inference, request: HTTPRequest, answer: HTTPAnswer
-    ) -> InferenceResponse:
+        self, request: HTTPRequest, answer: HTTPAnswer, read: Callable[..., R], *arguments: Any
+    ) -> R:
+        """What a function reads from an answer. If this is 404, the error says which URL was asked: in its
+        text if that is the likely fault, else in the traceback."""
         try:
-            is_quick = self.blocks or questions.is_read_quickly(answer)
-            response = await self.compute(is_quick, questions.read_inference, inference, answer)
-            return questions.make_writable(response) if self.writable else response
+            return await self.compute(self.blocks or questions.is_read_quickly(answer), read, *arguments)
         except ErrorResponse as error:
-            self._say_where(error, request)
+            if error.response_status == 404:
+                line = (
+                    f"{request.method} {self.url}{request.path}: the client's url must end where the "
+                    "server's paths begin"
+                )
+                if urlsplit(self.url).path.strip("/"):
+                    error.add_note(line)
+                else:
+                    error.hint = f"{line}, such as {self.url}/v2"
             raise
-
-    def _say_where(self, error: ErrorResponse, request: HTTPRequest) -> None:
-        """Say which URL was asked if the answer is 404: in the error's text if it is the likely fault, else
-        in the traceback."""
-        if error.response_status == 404:
-            line = (
-                f"{request.method} {self.url}{request.path}: the client's url must end where the server's "
-                "paths begin"
-            )
-            if urlsplit(self.url).path.strip("/"):
-                error.add_note(line)
-            else:
-                error.hint = f"{line}, such as {self.url}/v2"
 
     async def stream(self, inference: Inference, timeout: float | None) -> AsyncGenerator[InferenceResponse]:
         is_quick = questions.is_written_quickly(inference)
@@ -172,15 +150,13 @@ class HTTPLink:
         limit = inference.max_body_bytes
         async with self.send(request, timeout) as pieces:
             status, headers = cast(Head, await anext(pieces))
-            if self.is_ours and status == 200:
-                questions.check_coding(headers)
             has_events = status == 200 and headers.get("content-type", "").lower().startswith(
                 "text/event-stream"
             )
             events = (
                 questions.Events(limit)
                 if has_events
-                else questions.Collector(headers, limit, writable=self.writable)
+                else questions.Collector(headers, limit, writable=inference.writable)
             )
             async for piece in pieces:
                 for event in events.add(piece) or ():
@@ -188,7 +164,8 @@ class HTTPLink:
         if isinstance(events, questions.Events):
             events.finish()
         else:
-            yield await self._read(inference, request, HTTPAnswer(status, headers, events.finish()))
+            answer = HTTPAnswer(status, headers, events.finish())
+            yield await self._read(request, answer, questions.read_inference, inference, answer)
 
 
 class _GivenSender:
@@ -212,12 +189,14 @@ class _GivenSender:
             b"".join(request.body) if request.size <= LONG else pieces if self._blocks else iterate(pieces)
         )
         timeout: Any = self._library.USE_CLIENT_DEFAULT if seconds is None else to_limit(seconds)
-        # httpx2 takes text for ASCII
-        headers = [(name.encode(), value.encode("latin-1")) for name, value in request.headers]
         response: Any = None
         try:
             written = self._http.build_request(
-                request.method, self._url + request.path, headers=headers, content=content, timeout=timeout
+                request.method,
+                self._url + request.path,
+                headers=request.headers,
+                content=content,
+                timeout=timeout,
             )
             response = await wait_for(self._http.send(written, stream=True, follow_redirects=False))
             yield Head(response.status_code, combine_headers(response.headers.multi_items()))
@@ -243,7 +222,6 @@ def make_link(
     ssl: SSLContext | None = None,
     max_body_bytes: int | None = MAX_BODY_BYTES,
     blocks: bool = False,
-    writable: bool = True,
     **options: Any,
 ) -> HTTPLink | GRPCLink:
     """What asks the server of a URL. HTTP alone has `options`: those of its sender."""
@@ -254,10 +232,13 @@ def make_link(
     for name, value in (headers or {}).items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise TypeError(f"the header {name!r} is {show(value)}: expected a string")
-    is_http = not url.startswith(("grpc://", "grpcs://"))
+        if not _NAME.fullmatch(name) or not is_sendable(value):
+            raise ValueError(
+                f"the header {show(name)} is {show(value)}: expected a name of HTTP, and printable ASCII"
+            )
     if ssl is not None and (http is not None or not url.startswith("https://")):
         raise ValueError(f"ssl= is for an https:// url and without http=: the url is {show(url)}")
-    if is_http:
+    if not url.startswith(("grpc://", "grpcs://")):
         return HTTPLink(
             url,
             headers,
@@ -266,11 +247,10 @@ def make_link(
             blocks=blocks,
             context=ssl,
             max_body_bytes=max_body_bytes,
-            writable=writable,
             **options,
         )
     if http is not None:
         raise ValueError(f"http= is for a url of HTTP: the url is {show(url)}")
     from ._grpc import GRPCLink  # needs another extra
 
-    return GRPCLink(url, headers, timeout, blocks=blocks, writable=writable)
+    return GRPCLink(url, headers, timeout, blocks=blocks)

@@ -6,7 +6,6 @@ Specification: HTTP/REST; the extensions of the model repository, statistics and
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from io import BytesIO
@@ -32,12 +31,11 @@ from .._protocol.tensors import (
     to_plain_parameters,
 )
 from .._rest.body import FEW, HEADER_LENGTH, encode_request
-from .._rest.client import LENGTH_NAME, read_response
+from .._rest.client import LENGTH, LENGTH_NAME, read_response
 
 T = TypeVar("T")
 
 Headers: TypeAlias = list[tuple[str, str]]
-"""Each character of a value stands for a byte."""
 
 SECONDS: Final = 60.0
 """How long a client waits if its caller does not say."""
@@ -52,9 +50,6 @@ _ALIGNED: Final = 16
 """A multiple of every element's size. The binary data of a body begin at such a place, so that its arrays
 need no copy."""
 
-_DIGITS: Final = 4
-"""The last digits of a number decide what is left if `_ALIGNED` divides it."""
-
 NOT_READY: Final = (400, 404, 503)
 """What servers answer a probe of a model that is not ready, or that they do not know."""
 
@@ -65,6 +60,12 @@ _NO_BYTES: Final = (
 _REFUSES_BINARY: Final = (
     "if this server has no binary data, as MLServer has none over REST, write binary=False"
 )
+
+
+def is_sendable(value: str) -> bool:
+    """Whether it can be the value of a header: the libraries that send them do not agree on what is no
+    printable ASCII."""
+    return value.isascii() and value.isprintable()
 
 
 def check_timeout(timeout: float | None) -> float | None:
@@ -124,6 +125,8 @@ class Inference(msgspec.Struct, frozen=True, eq=False):
     headers: Sequence[tuple[str, str]] = ()  # headers beside those of the client
     max_body_bytes: int | None = MAX_BODY_BYTES  # the largest answer, or event of a stream; None for no limit
     remedy: str = _NO_BYTES  # what its caller may write for bytes that JSON cannot hold
+    # whether the arrays of the answer can be written to; if not, a server sends them on without a copy
+    writable: bool = True
 
 
 _KINDS: Final[Mapping[type, str]] = {dict: "a JSON object", list: "a list"}
@@ -301,7 +304,7 @@ def _ask_for_binary(request: InferenceRequest) -> InferenceRequest:
 
 def read_inference(inference: Inference, answer: HTTPAnswer) -> InferenceResponse:
     try:
-        return read_response(answer.headers, answer.body, answer.status)
+        response = read_response(answer.headers, answer.body, answer.status)
     except ErrorResponse as error:
         suggest_stream(error)
         if (
@@ -311,6 +314,7 @@ def read_inference(inference: Inference, answer: HTTPAnswer) -> InferenceRespons
         ):
             raise ErrorResponse(f"{error.text} ({_REFUSES_BINARY})", error.response_status) from None
         raise
+    return make_writable(response) if inference.writable else response
 
 
 def suggest_stream(error: ErrorResponse) -> None:
@@ -325,9 +329,6 @@ def make_writable(response: InferenceResponse) -> InferenceResponse:
         if not tensor.array.flags.writeable:
             tensor.array = tensor.array.copy()
     return response
-
-
-LENGTH: Final = re.compile("[0-9]{1,18}")
 
 
 def is_read_quickly(answer: HTTPAnswer) -> bool:
@@ -354,16 +355,6 @@ def cut_pieces(body: Iterable[Buffer]) -> Iterator[memoryview]:
             yield view[start : start + 4 * LONG]
 
 
-def check_coding(headers: Mapping[str, str]) -> None:
-    """Refuse a compressed body, which nobody has asked for."""
-    coding = headers.get("content-encoding")
-    if coding and coding.lower() != "identity":
-        raise InvalidResponse(
-            f"the response has the Content-Encoding {show(coding)}, which only a client of httpx2 reads: "
-            "give one as http="
-        )
-
-
 def check_size(size: int, limit: int | None, what: str) -> None:
     if limit is not None and size > limit:
         raise InvalidResponse(
@@ -382,7 +373,7 @@ class Collector:
         check_size(int(length) if LENGTH.fullmatch(length) else 0, limit, "response")
         self._limit = limit
         self._size = 0
-        self._padding = -int(head[-_DIGITS:]) % _ALIGNED if head.isdecimal() else 0
+        self._padding = -int(head) % _ALIGNED if LENGTH.fullmatch(head) else 0
         # who may write gets a view of a bytearray; of a BytesIO, its `bytes`: a view of one makes it complain
         # when it is collected
         self._body = bytearray() if writable else BytesIO()

@@ -35,9 +35,10 @@ from .._protocol.tensors import (
     to_plain_parameters,
 )
 from . import _questions as questions
-from ._addresses import ERRORS, Address, describe, is_passing, is_unsent, rank, refuse
+from ._addresses import ERRORS, Address, describe, is_unsent, refuse
 from ._declarations import get_list, read_specs
 from ._questions import Inference
+from ._senders import ConnectionFailed
 
 if TYPE_CHECKING:
     import httpx2
@@ -76,8 +77,6 @@ _OF_CONNECTION: Final = re.compile(
     "connection|content-.*|expect|host|inference-header-content-length|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade|accept-encoding"
 )
 """Headers of one connection or body, which mean nothing for another one."""
-
-_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 
 def remote(
@@ -194,7 +193,7 @@ class _Remote:
             except ERRORS as error:
                 what = f"{self._urls}, which has the model {self._model!r}"
                 fault = ModelFault(f"cannot ask {what}: {describe(error)}")
-                if not is_passing(error):
+                if not refuse(error).is_passing:
                     raise fault from None
                 if time.monotonic() >= until:
                     raise NotYet(f"its server {_tell(error)}") from fault
@@ -239,16 +238,14 @@ class _Remote:
     async def _ask_question(self, question: questions.Question[Any], *, is_loaded: bool = False) -> Any:
         """Ask the first address that can be reached. While it loads, the log has what fails by itself."""
         failure: Exception
-        for address in rank(self._addresses):
+        for address in sorted(self._addresses, key=Address.rank):
             try:
                 async with asyncio.timeout(_QUESTION_SECONDS):
                     answer = await address.link.ask(question, None)
-            except ERRORS as error:
+            except (ConnectionFailed, TimeoutError) as error:  # no answer: the next address may have one
                 failure = error
                 if is_loaded and is_unsent(error):
                     address.note_away(describe(error), calls=0)
-                if isinstance(error, InvalidResponse) and not is_unsent(error):
-                    break  # it is an answer; the next address may be better if there was none
             else:
                 address.note_back()
                 return answer
@@ -295,7 +292,7 @@ class _Remote:
         until = time.monotonic() + self._retry
         while True:
             inference = self._write(request, context)
-            for address in rank(self._addresses):
+            for address in sorted(self._addresses, key=Address.rank):
                 address.count_call(1)
                 link = address.link
                 try:
@@ -306,7 +303,7 @@ class _Remote:
                         async for response in responses:
                             yield self._check(address, response, request)
                     return
-                except Exception as error:
+                except ERRORS as error:
                     refusal = self._refuse(address, error, context)
                 finally:
                     address.count_call(-1)
@@ -328,10 +325,8 @@ class _Remote:
         for name, value in context.headers.items():
             if name in self._forward:
                 value = value.strip(" \t")  # some servers leave it on, and it is no part of the value
-                if not _VALUE.fullmatch(value):
-                    raise InvalidRequest(
-                        f"the header {name} cannot be passed on: expected bytes that can be printed"
-                    )
+                if not questions.is_sendable(value):
+                    raise InvalidRequest(f"the header {name} cannot be passed on: expected printable ASCII")
                 headers.append((name, value))
         if headers and sum(len(name) + len(value) for name, value in headers) > _MAX_HEADERS:
             names = list_names(self._forward)
@@ -341,14 +336,21 @@ class _Remote:
             )
         sent = InferenceRequest(inputs, request.id, parameters, outputs)
         return Inference(
-            self._model, self._version, sent, self._binary, headers, context.max_body_bytes, _NO_BYTES
+            self._model,
+            self._version,
+            sent,
+            self._binary,
+            headers,
+            context.max_body_bytes,
+            _NO_BYTES,
+            writable=False,
         )
 
     def _check(
         self, address: Address, response: InferenceResponse, request: InferenceRequest
     ) -> InferenceResponse:
         """Check a response against what the other server said of its model."""
-        self._note_back(address)
+        address.note_back()
         declared = self._outputs
         by_name = {tensor.name: tensor for tensor in response.outputs}
         if len(by_name) != len(response.outputs):
@@ -387,29 +389,19 @@ class _Remote:
         """Raise what the client gets; return it if no connection could be opened, so that another address may
         answer. One that did not answer, or with 502 to 504, is passed over for a second."""
         refusal = refuse(error)
-        if refusal is None:  # it is not the other server's
-            raise error
         if refusal.is_away:
             address.pass_over()
         raised = refusal.make(context.model_name, address.url, error)
         if not is_unsent(error):
-            self._note_back(address)
+            address.note_back()
             raise raised from raised.__cause__
-        if address.note_away(describe(error), calls=1):
-            self._asks_after = 0.0
+        address.note_away(describe(error), calls=1)
         return raised
-
-    def _note_back(self, address: Address) -> None:
-        if address.note_back():
-            self._asks_after = 0.0
 
 
 def _tell(error: Exception) -> str:
     """What the other server did to a question that is not inference."""
-    refusal = refuse(error)
-    return (
-        refusal.what if refusal is not None and refusal.what else f"refused the question: {describe(error)}"
-    )
+    return refuse(error).what or f"refused the question: {describe(error)}"
 
 
 async def _once(response: Awaitable[InferenceResponse]) -> AsyncGenerator[InferenceResponse]:

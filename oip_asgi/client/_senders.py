@@ -24,7 +24,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import quote, unquote
 
 from .._io import finish
-from .._protocol.errors import show
+from .._protocol.errors import InvalidResponse, show
 from ._questions import LONG, HTTPRequest
 
 T = TypeVar("T")
@@ -96,6 +96,18 @@ class Head(NamedTuple):
 
     status: int
     headers: Mapping[str, str]  # by names in lower case
+
+
+def make_head(status: int, headers: Mapping[str, str]) -> Head:
+    """The head of an answer whose body is handed on as it comes. A compressed one, which nobody has asked
+    for, is refused."""
+    coding = headers.get("content-encoding") or "identity"
+    if status == 200 and coding.lower() != "identity":
+        raise InvalidResponse(
+            f"the response has the Content-Encoding {show(coding)}, which only a client of httpx2 reads: "
+            "give one as http="
+        )
+    return Head(status, headers)
 
 
 class Sender(Protocol):

@@ -16,6 +16,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
+from email.message import Message
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from importlib.resources import files
@@ -70,7 +71,7 @@ class Answer(NamedTuple):
     """What the server says."""
 
     status: int
-    headers: Mapping[str, str]  # by names in lower case
+    headers: Message
     body: bytes
 
 
@@ -230,7 +231,7 @@ def judge(row: Row, answer: Answer, good: Good) -> Iterator[str]:
                 yield f"{name} is not a {kind}"
         return
     try:
-        response = InferenceResponse.from_http(answer.headers, answer.body, answer.status)
+        response = InferenceResponse.from_http(answer.headers.items(), answer.body, answer.status)
     except InvalidResponse as error:
         yield str(error)
         return
@@ -306,8 +307,7 @@ def exchange(url: str, headers: Mapping[str, str], sent: Sent) -> Answer:
         method, path, own, body = sent
         connection.request(method, parts.path.rstrip("/") + path, body or None, {**headers, **own})
         answer = connection.getresponse()
-        received = {name.lower(): value for name, value in answer.headers.items()}
-        return Answer(answer.status, received, answer.read())
+        return Answer(answer.status, answer.headers, answer.read())
 
 
 def run(options: argparse.Namespace) -> int:

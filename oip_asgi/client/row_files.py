@@ -274,10 +274,11 @@ def make_inputs(columns: Mapping[str, Column], rows: pd.DataFrame, *, are_texts:
         raise InferenceError(
             f"it has {rows.iloc[0].notna().sum()} values, and the file has {len(rows.columns)} columns"
         )
-    return {
-        name: write(np.frompyfunc(read, 1, 1)(rows[chosen].to_numpy()).tolist())
-        for name, (chosen, read, write) in columns.items()
-    }
+    with np.errstate(invalid="ignore"):  # numpy would warn of how Python makes float("nan")
+        return {
+            name: write(np.frompyfunc(read, 1, 1)(rows[chosen].to_numpy()).tolist())
+            for name, (chosen, read, write) in columns.items()
+        }
 
 
 # Outputs
@@ -308,8 +309,8 @@ def read_outputs(
             is_json = tensor.parameters.get("content_type") == "pd_json"
             read = json.loads if is_json else lambda text: text.decode(errors="backslashreplace")
             array = np.frompyfunc(read, 1, 1)(array)
-        elif array.dtype.kind == "f" and suffix not in (".csv", ".parquet"):
-            array = np.frompyfunc(_NAMES.get, 2, 1)(array.astype(str), array.astype(object))
+        elif array.dtype.kind in "fV" and suffix not in (".csv", ".parquet"):  # V is that of BF16
+            array = np.frompyfunc(_NAMES.get, 2, 1)(array.astype(float).astype(str), array.astype(object))
         if suffix == ".csv" and array.ndim > 1:
             elements, own = array.reshape(len(rows), -1).T, labels.get(name, ())
             names = own if len({*own}) == len(own) == len(elements) else range(len(elements))

@@ -66,22 +66,20 @@ Entry: TypeAlias = dict[str, dict[str, Any]]
 
 
 def score_frames(
-    ask: Ask,
-    frames: Iterator[pd.DataFrame],
-    threads: ThreadPoolExecutor,
-    most: int,
+    ask: Ask, frames: Iterator[pd.DataFrame], threads: ThreadPoolExecutor, most: int, *, may_be_none: bool
 ) -> Iterator[list[Entry]]:
     """Ask over some connections, and tell what became of the rows of each frame, in their order.
 
     Args:
         ask: Asks for some rows. Raises `InferenceError` if they are refused, and `Stopped`.
         most: How many frames may wait.
+        may_be_none: Whether no row was scored yet.
 
     Raises:
-        Stopped: No row can be scored any more, or each row of the first frame is refused, as all others will
-            be. What was told stays valid.
+        Stopped: No row can be scored any more, or none was scored yet and each row of the first frame is
+            refused, as all others will be. What was told stays valid.
     """
-    for first in islice(frames, 1):  # alone: it may tell of all
+    for first in islice(frames, int(may_be_none)):  # alone: it may tell of all
         yield (entries := _score_rows(ask, first, is_first=True))
         is_any_scored = any("scored" in entry for entry in entries)
         need(is_any_scored, f"all of the first {len(first)} rows are refused", Stopped)
@@ -153,9 +151,9 @@ def ask_patiently(
 # The journal
 
 
-def begin_journal(journal: BinaryIO, out: Path, of: Mapping[str, Any], *, goes_on: bool) -> int:
-    """Begin the file that has a line for what became of each row, in their order, or go on with it: how many
-    rows it has. Until it is closed, no other run gets it, where files can be locked.
+def begin_journal(journal: BinaryIO, out: Path, of: Mapping[str, Any], *, goes_on: bool) -> list[bool]:
+    """Begin the file that has a line for what became of each row, in their order, or go on with it: whether
+    each of its rows was scored. Until it is closed, no other run gets it, where files can be locked.
 
     Args:
         of: What the run is about. Another one cannot go on with it.
@@ -181,7 +179,7 @@ def begin_journal(journal: BinaryIO, out: Path, of: Mapping[str, Any], *, goes_o
     )
     if begun is None:
         append(journal, [of])
-    return sum(1 for _ in entries)
+    return ["scored" in entry for entry in entries]
 
 
 def append(journal: BinaryIO, entries: Sequence[Mapping[str, Any]]) -> None:
@@ -279,15 +277,17 @@ def run(options: argparse.Namespace) -> int:
     ):
         ask, names, total, hint = make_plan(options, client, patiently)
         with file.open("a+b") as journal:
-            done = begun_at = begin_journal(journal, out, of, goes_on=options.resume)
+            kept = begin_journal(journal, out, of, goes_on=options.resume)
+            done = begun_at = len(kept)
             frames = (
                 left
                 for part in read_rows(rows, options.chunk, names)
                 if len(left := part[part.index > begun_at])
             )
             since = told = time.monotonic()
+            scoring = score_frames(ask, frames, threads, 4 * options.connections, may_be_none=not any(kept))
             try:
-                for entries in score_frames(ask, frames, threads, 4 * options.connections):
+                for entries in scoring:
                     append(journal, entries)
                     done += len(entries)
                     if time.monotonic() - told >= (0.2 if begins else 10.0):

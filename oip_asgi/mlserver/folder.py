@@ -121,9 +121,9 @@ def _register_model(server: ours.InferenceServer, settings: ModelSettings, *, lo
     _warn_of_unused(file, settings)
     batch = {"max_batch_size": settings.max_batch_size, "max_batch_delay": settings.max_batch_time}
     folders = _folders.setdefault(server, set())
+    folders.add(file.parent)  # a server that runs begins to load before `register` has returned
 
     async def load() -> ours.Loaded:
-        folders.add(file.parent)  # a server that runs begins to load before `register` has returned
         model = await asyncio.to_thread(_make_model, file, folders)
         try:
             model.ready = await model.load()
@@ -149,7 +149,6 @@ def _register_model(server: ours.InferenceServer, settings: ModelSettings, *, lo
         )
     except (TypeError, ValueError) as error:
         raise ValueError(f"{file}: {error}") from None
-    folders.add(file.parent)
     if not loads:
         unload = threading.Thread(target=server.unload_sync, args=(settings.name, settings.version))
         unload.start()  # as an event loop may run in this thread

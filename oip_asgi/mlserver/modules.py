@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import pkgutil
 import sys
 import threading
 import zlib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader, all_suffixes
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from itertools import accumulate
 from pathlib import Path
 from types import ModuleType
@@ -169,11 +170,7 @@ def _is_below(spec: ModuleSpec, folders: Collection[Path]) -> bool:
 def list_modules(folder: Path) -> set[str]:
     """The names of modules in a folder, if it is still there. A folder of data is none, though it may be
     called like a library."""
-    if not folder.is_dir():
-        return set()
-    files, folders = (
-        [path for path in folder.iterdir() if is_kind(path)] for is_kind in (Path.is_file, Path.is_dir)
-    )
-    names = {path.name.partition(".")[0] for path in files if path.name.endswith(tuple(all_suffixes()))}
-    names |= {path.name for path in folders if any(path.glob("*.py")) or any(path.glob("*/*.py"))}
+    names = {module.name for module in pkgutil.iter_modules([str(folder)])}
+    for pattern in ("*/*.py", "*/*/*.py"):  # packages, also those without a file of their own
+        names |= {path.relative_to(folder).parts[0] for path in folder.glob(pattern)}
     return names - sys.stdlib_module_names

@@ -49,11 +49,11 @@ class TensorData:
             dtype = ours.TensorSpec("data", cast(Any, datatype), []).dtype
         except ValueError as error:
             raise TypeError(str(error).partition(": ")[2]) from None
+        flat = self._root if isinstance(self._root, np.ndarray) else _flatten(self._root)
         if dtype.hasobject:
-            is_flat = isinstance(self._root, np.ndarray)
-            array = ours.Tensor(
-                "data", self._root if is_flat else np.array(_flatten(self._root), object)
-            ).array
+            array = ours.Tensor("data", flat if flat is self._root else np.array(flat, object)).array
+        elif dtype.kind == "u" and all(type(each) is int and each >= 0 for each in flat):
+            array = np.array(flat, np.uint64)  # where numpy alone makes floats of 2**63 beside a small one
         elif (array := np.asanyarray(self._root)).dtype.hasobject:
             array = np.array(array.tolist())
             # None becomes NaN, and a whole number of more than 64 bits can be a float only

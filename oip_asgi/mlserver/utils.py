@@ -20,10 +20,9 @@ async def get_model_uri(settings: ModelSettings, wellknown_filenames: Sequence[s
         MLServerError: There is no such file or folder.
     """
     uri = settings.parameters.uri or ""
-    parts = urlsplit(uri, scheme="file")
-    if parts.scheme != "file":
+    if urlsplit(uri).scheme not in ("", "file"):
         return str(uri)
-    path = Path(settings._source).parent / parts.path
+    path = Path(settings._source).parent / uri.removeprefix("file://")
     if not uri or not path.exists():
         raise MLServerError(f"{settings.name}: parameters.uri: there is no file or folder {path}", 422)
     return str(next((path / name for name in wellknown_filenames if (path / name).is_file()), path))

@@ -107,6 +107,7 @@ WHOLE: dict[str, list[bytes]] = {
     "pieces": [with_length(GOOD)[:30], with_length(GOOD)[30:50], with_length(GOOD)[50:]],
     "bytes": [bytes([byte]) for byte in with_length(GOOD)],
     "100": [b"HTTP/1.1 100 Continue\r\nx: y\r\n\r\n" + with_length(GOOD)],
+    "103": [b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + with_length(GOOD)],
     "chunked": [CHUNKED],
     "chunks in pieces": [CHUNKED[:70], CHUNKED[70:]],
     "close": [with_length(GOOD, b"Connection: Close\r\n"), CLOSE],

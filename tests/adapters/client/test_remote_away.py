@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -223,7 +222,8 @@ def test_the_log_says_why_the_server_is_not_ready(caplog: pytest.LogCaptureFixtu
         ]
         async with far.serving():
             assert (await near.infer()).status == 200
-            assert (await near.get("/health/ready")).status == 200  # as a call has seen that it is back
+            await asyncio.sleep(1.05)  # as long as what was told of it is good, also where a call has seen that it is back
+            assert (await near.get("/health/ready")).status == 200
         assert [message for _, message in lines(caplog)[2:]] == [
             f"{far.url}, which has the model 'm', can be reached again: 0 calls could not be sent to it",
             "the server is ready again",
@@ -253,7 +253,7 @@ async def test_a_header_that_cannot_be_sent_is_400_and_sets_no_address_aside(cap
         for value in ("a\rb", "a\nb: c", "a\0b", "a\x7fb", "a\x1bb", "Ren\xe9", "a\xa0"):
             answer = await near.infer([("authorization", value)])
             assert answer.status == 400
-            assert re.match("the header authorization cannot be (passed on|sent): expected ", json.loads(answer.body)["error"])
+            assert json.loads(answer.body) == {"error": "the header authorization cannot be passed on: expected printable ASCII"}
         calls = await asyncio.gather(*(near.infer() for _ in range(10)))
         assert {call.status for call in calls} == {200}
         assert [far.asked.count("POST infer") for far in fars] == [5, 5]

@@ -132,7 +132,7 @@ def test_a_binary_header_arrives_as_it_was_sent_and_what_cannot_be_sent_is_400(u
     assert right["outputs"][0]["data"] == ["AP9o"]
     assert wrong == [
         {"error": "the header x-bin cannot go over gRPC: expected base64"},
-        {"error": "the header authorization cannot go over gRPC: expected printable ASCII"},
+        {"error": "the header authorization cannot be passed on: expected printable ASCII"},
     ]
 
 

@@ -289,6 +289,13 @@ def test_values_of_csv(score: Score, model: str, rows: str, values: list[Any]) -
     assert score(model, rows).values == values
 
 
+@pytest.mark.parametrize("datatype", ["BF16", "FP16", "FP64"])
+def test_numbers_that_json_lacks_are_written_as_the_protocol_has_them(score: Score, site: Site, datatype: Literal["BF16", "FP16"]) -> None:
+    pytest.importorskip("ml_dtypes")
+    site.server.register("m", lambda x: x, inputs=[TensorSpec("x", datatype, [-1])], outputs=[TensorSpec("y", datatype, [-1])])
+    assert score("m", "x\n1.5\nnan\ninf\n-inf\n").values == [1.5, None, "Infinity", "-Infinity"]
+
+
 def test_values_of_json_lines(score: Score) -> None:
     assert score("pay", '{"age": 1e39}\n{"age": true}\n{"age": "2"}\n{"age": 2}\n', rows="rows.jsonl").lines == [
         {"row": 4, "output_0": 1.0}

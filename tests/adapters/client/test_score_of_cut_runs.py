@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import threading
 from collections.abc import Iterator
@@ -50,6 +51,23 @@ def test_a_run_that_was_cut_before_its_first_line_begins_again(score: Score, wai
     waiting.goes_on.set()
     scored = score("waits", ROWS, "--resume", at=waiting.url, out="s.csv")
     assert (scored.status, scored.text.splitlines(), part.exists()) == (0, SCORED, False), scored.told
+
+
+@pytest.mark.parametrize(
+    ("of_first", "is_whole"), [({"scored": {"row": 1, "output_0": 1.0}}, True), ({"refused": {"row": 1, "reason": "no"}}, False)]
+)
+def test_a_run_goes_on_over_rows_that_are_all_refused_if_any_was_scored_before(
+    score: Score, waiting: Waiting, tmp_path: Path, of_first: object, is_whole: bool
+) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("area\n1\nx\ny\n4\n5\n")
+    begun = {"rows": str(rows), "size": rows.stat().st_size, "changed": rows.stat().st_mtime, "model": "waits"}
+    journal = [{**begun, "version": None, "columns": None}, of_first]
+    (tmp_path / "s.csv.part.jsonl").write_text("\n".join(map(json.dumps, journal)))
+    waiting.goes_on.set()
+    scored = score("waits", None, "--chunk", "2", "--resume", at=waiting.url, out="s.csv")
+    assert (scored.status, "all of the first 1 rows are refused" in scored.told) == (1, not is_whole), scored.told
+    assert scored.text.splitlines() == (["row,output_0", "1,1.0", "4,4.0", "5,5.0"] if is_whole else [])
 
 
 @pytest.mark.parametrize("option", [(), ("--resume",)])

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,7 @@ def test_the_data_that_models_write() -> None:
         ("BYTES", [1, 5], [b"hello"], [b"hello"]),
         ("FP64", [2], [2**53 + 1, 0.5], [2.0**53, 0.5]),  # the datatype says that they are floats
         ("FP32", [2], [-1, 2**64 - 1], [-1.0, 2.0**64]),
+        ("UINT64", [2, 1], [[0], [2**64 - 1]], [[0], [2**64 - 1]]),
         ("FP64", [1], [2**70], [2.0**70]),
         ("FP64", [1], np.array([1.5], np.longdouble), [1.5]),
     ]
@@ -99,6 +101,7 @@ def test_data_that_are_not_of_the_datatype() -> None:
     wrong: list[tuple[str, Any, str]] = [
         ("INT32", [1.5], r"'y': \[1.5\] cannot be INT32"),
         ("UINT8", [300], "cannot be UINT8"),
+        ("UINT64", [-1, 2**63], "cannot be UINT64"),
         ("UINT8", np.array([300]), "cannot be UINT8"),
         ("UINT8", np.array([1.5], object), "cannot be UINT8"),
         ("BOOL", [5], "cannot be BOOL"),
@@ -185,7 +188,13 @@ def test_codecs_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "hex" not in codecs.registry.get().inputs
 
 
-def test_where_a_model_is() -> None:
+def test_where_a_model_is(tmp_path: Path) -> None:
+    folder = tmp_path / "a #1? %20"  # of which nothing is a part of a URL
+    folder.mkdir()
+    for where in (str(folder), f"file://{folder}"):
+        assert asyncio.run(get_model_uri(settings(uri=where), ["weights"])) == str(folder)
+    (folder / "weights").touch()
+    assert asyncio.run(get_model_uri(settings(uri=str(folder)), ["weights"])) == str(folder / "weights")
     assert asyncio.run(get_model_uri(settings(uri="s3://bucket/model"))) == "s3://bucket/model"
     for uri in (None, "/nowhere"):
         with pytest.raises(MLServerError, match="there is no file or folder") as missing:
