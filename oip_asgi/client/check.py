@@ -298,13 +298,14 @@ def find_only(client: Client) -> str:
     return names[0]
 
 
-def exchange(url: str, headers: Mapping[str, str], sent: Sent) -> Answer:
+def exchange(
+    url: str, headers: Mapping[str, str], method: str, path: str, own: Mapping[str, str], body: bytes
+) -> Answer:
     """Send a request as it is, over a connection of its own. Raises OSError or HTTPException if there is no
     answer."""
     parts = urlsplit(url)
     connect = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     with closing(connect(parts.netloc, timeout=_SECONDS)) as connection:
-        method, path, own, body = sent
         connection.request(method, parts.path.rstrip("/") + path, body or None, {**headers, **own})
         answer = connection.getresponse()
         return Answer(answer.status, answer.headers, answer.read())
@@ -336,7 +337,7 @@ def run(options: argparse.Namespace) -> int:
             continue
         tried += 1
         try:
-            answer = exchange(options.url, headers, sent)
+            answer = exchange(options.url, headers, *sent)
             faults = list(judge(row, answer, good))
             if row.name == "a good request" and answer.status >= 300:
                 raise ValueError(

@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ import pandas as pd
 from .. import InferenceError, InferenceResponse, TensorSpec
 
 
-class Stopped(Exception):
+class CannotGoOn(Exception):
     """No row can be scored any more; the text says why."""
 
 
@@ -86,8 +86,11 @@ def _read_parquet(file: Path, size: int) -> Iterator[Any]:
     import pyarrow.parquet
 
     for batch in pyarrow.parquet.ParquetFile(file).iter_batches(size):
-        rows = pd.DataFrame(batch.to_pylist(), columns=batch.schema.names, dtype=object)
-        yield rows.map(lambda cell: cell.isoformat() if hasattr(cell, "isoformat") else cell)
+        # not by pandas, which would make floats of whole numbers beside a gap
+        yield [
+            {name: cell.isoformat() if hasattr(cell, "isoformat") else cell for name, cell in row.items()}
+            for row in batch.to_pylist()
+        ]
 
 
 READERS: Final[Mapping[str, Callable[[Path, int], Iterator[Any]]]] = {
@@ -154,9 +157,13 @@ def _read_float(text: str) -> float:
 
 _NONE: Final = type(None)
 
-Column: TypeAlias = tuple[str | list[str], Callable[[Any], Any], Callable[[list[Any]], Any]]
-"""What becomes of one column of a file, or of several that are the elements of an array: their names, what
-each value becomes, and what a `Client` gets for a list of these."""
+
+class Column(NamedTuple):
+    """What becomes of one column of a file, or of several that are the elements of an array."""
+
+    names: str | list[str]
+    read: Callable[[Any], Any]  # what each value becomes
+    gather: Callable[[list[Any]], Any]  # what a `Client` gets for a list of these
 
 
 def find_types(
@@ -217,7 +224,7 @@ def plan_columns(
         "of the training, by --columns",
     )
     read = partial(_read, is_text=not are_texts, empty="", are_floats=are_floats)
-    return {expected[0]: (names, read, list)}
+    return {expected[0]: Column(names, read, list)}
 
 
 def list_names(names: Collection[str]) -> str:
@@ -249,9 +256,10 @@ def _plan_column(spec: TensorSpec, types: set[type], *, is_declared: bool, are_t
         are_floats=spec.other_datatypes == "numbers"
         or (is_any and not stay_texts and are_numbers and types != {int}),
     )
-    has_gaps = not is_declared and _NONE in types and not are_numbers  # which a `Client` cannot know
-    write = partial(pd.Series, dtype=object) if has_gaps else list
-    return spec.name, read, _keep_base64 if spec.content_type == "base64" else write
+    # a `Client` cannot know that a list which nobody declared may have gaps
+    has_gaps = not is_declared and _NONE in types and not are_numbers
+    gather = partial(pd.Series, dtype=object) if has_gaps else list
+    return Column(spec.name, read, _keep_base64 if spec.content_type == "base64" else gather)
 
 
 def _read(value: Any, *, is_text: bool, empty: str | None, are_floats: bool) -> Any:
@@ -276,8 +284,8 @@ def make_inputs(columns: Mapping[str, Column], rows: pd.DataFrame, *, are_texts:
         )
     with np.errstate(invalid="ignore"):  # numpy would warn of how Python makes float("nan")
         return {
-            name: write(np.frompyfunc(read, 1, 1)(rows[chosen].to_numpy()).tolist())
-            for name, (chosen, read, write) in columns.items()
+            name: column.gather(np.frompyfunc(column.read, 1, 1)(rows[column.names].to_numpy()).tolist())
+            for name, column in columns.items()
         }
 
 
@@ -294,7 +302,7 @@ def read_outputs(
     place.
 
     Raises:
-        Stopped: There is not one row for each.
+        CannotGoOn: There is not one row for each.
     """
     columns: dict[str, Any] = {"row": rows.index.tolist()}
     for tensor in response.outputs:
@@ -303,12 +311,13 @@ def read_outputs(
             array.shape[:1] == (len(rows),),
             f"the model does not score row by row: the output {name!r} of {len(rows)} rows has the shape "
             f"{list(array.shape)}",
-            Stopped,
+            CannotGoOn,
         )
         if array.dtype.hasobject:
             is_json = tensor.parameters.get("content_type") == "pd_json"
-            read = json.loads if is_json else lambda text: text.decode(errors="backslashreplace")
-            array = np.frompyfunc(read, 1, 1)(array)
+            array = np.frompyfunc(
+                json.loads if is_json else lambda text: text.decode(errors="backslashreplace"), 1, 1
+            )(array)
         elif array.dtype.kind in "fV" and suffix not in (".csv", ".parquet"):  # V is that of BF16
             array = np.frompyfunc(_NAMES.get, 2, 1)(array.astype(float).astype(str), array.astype(object))
         if suffix == ".csv" and array.ndim > 1:

@@ -29,7 +29,7 @@ from .. import ErrorResponse, InferenceError
 from . import Client, ConnectionFailed, read_specs
 from .row_files import (
     READERS,
-    Stopped,
+    CannotGoOn,
     find_types,
     list_names,
     make_inputs,
@@ -71,18 +71,18 @@ def score_frames(
     """Ask over some connections, and tell what became of the rows of each frame, in their order.
 
     Args:
-        ask: Asks for some rows. Raises `InferenceError` if they are refused, and `Stopped`.
+        ask: Asks for some rows. Raises `InferenceError` if they are refused, and `CannotGoOn`.
         most: How many frames may wait.
         may_be_none: Whether no row was scored yet.
 
     Raises:
-        Stopped: No row can be scored any more, or none was scored yet and each row of the first frame is
+        CannotGoOn: No row can be scored any more, or none was scored yet and each row of the first frame is
             refused, as all others will be. What was told stays valid.
     """
     for first in islice(frames, int(may_be_none)):  # alone: it may tell of all
         yield (entries := _score_rows(ask, first, is_first=True))
         is_any_scored = any("scored" in entry for entry in entries)
-        need(is_any_scored, f"all of the first {len(first)} rows are refused", Stopped)
+        need(is_any_scored, f"all of the first {len(first)} rows are refused", CannotGoOn)
     while some := list(islice(frames, most)):
         yield from threads.map(partial(_score_rows, ask), some)
 
@@ -99,7 +99,7 @@ def _score_rows(ask: Ask, rows: pd.DataFrame, *, is_first: bool = False) -> list
     except InferenceError as error:
         status = getattr(error, "response_status", None)
         if status in _OF_ALL_ROWS or "answers with a stream" in str(error):
-            raise Stopped(str(error)) from error
+            raise CannotGoOn(str(error)) from error
         if len(rows) == 1:
             return [_refuse(rows, error)]
         if is_first and len(rows) > 8 and status == 500:
@@ -108,7 +108,7 @@ def _score_rows(ask: Ask, rows: pd.DataFrame, *, is_first: bool = False) -> list
                 any("scored" in _score_rows(ask, row)[0] for _, row in some.groupby(level=0)),
                 f"the model fails with rows {rows.index[0]} to {rows.index[-1]}, and with 8 of them alone: "
                 f"{error}",
-                Stopped,
+                CannotGoOn,
             )
         size = -(-len(rows) // 4)
         parts = (rows.iloc[first : first + size] for first in range(0, len(rows), size))
@@ -297,7 +297,7 @@ def run(options: argparse.Namespace) -> int:
                             f"{begins}{done:,} of {total:,} rows, {1 / each:,.0f} rows per second, "
                             f"{(total - done) * each:,.0f} s left{ends}"
                         )
-            except (Stopped, ConnectionFailed, KeyboardInterrupt) as stopped:
+            except (CannotGoOn, ConnectionFailed, KeyboardInterrupt) as stopped:
                 why = f"; stopped, as {str(stopped) or 'it was interrupted'}; --resume goes on from here"
             finally:  # also if the disk is full: threads that wait for the server end then
                 gives_up.set()

@@ -250,6 +250,15 @@ def test_chunks_of_parquet(score: Score) -> None:
     assert "odd.parquet would have a column of several types (" in misfits.told
 
 
+def test_parquet_keeps_whole_numbers_beside_a_gap(score: Score, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    pd.DataFrame({"x": pd.array([2**53 + 1, None, 7], "Int64")}).to_parquet(tmp_path / "rows.parquet")
+    (tmp_path / "rows.jsonl").write_text(f'{{"x": {2**53 + 1}}}\n{{"x": null}}\n{{"x": 7}}\n')
+    [first, *others] = score("open", None, rows="rows.parquet", out="of_parquet.jsonl").lines
+    assert first == {"row": 1, "x": 2**53 + 1}
+    assert [first, *others] == score("open", None, rows="rows.jsonl", out="of_json.jsonl").lines
+
+
 def test_dates_and_bytes_of_parquet(score: Score, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     DAYS.reindex([0, 1]).to_parquet(tmp_path / "rows.parquet")
