@@ -207,7 +207,7 @@ def _make_arguments(
 def _make_each_reader(annotated: ParsedParameter, inputs: Sequence[Input], declared: Declared) -> Read:
     """Make the function that reads each tensor of `*inputs` or `**inputs`."""
     annotation, text, datatype = annotated.annotation, annotated.text, annotated.annotation.datatype
-    if (annotation.declared is not None or annotation.shape is not None) and not declared.specs:
+    if annotation.declared is not None and not declared.specs:
         raise TypeError(f"{declared.label}: {text} declares one tensor, but any number may come: use inputs=")
     if annotated.request_codec is not None or annotated.reader is None:
         raise TypeError(

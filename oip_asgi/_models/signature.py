@@ -152,13 +152,9 @@ def _read_signature(function: Callable[..., Any], label: str) -> inspect.Signatu
     try:
         signature = inspect.signature(function, eval_str=True)
     except Exception as error:
-        # Python cannot make `Optional` of an annotation that holds a list
-        mend = (
-            "write a shape as a tuple, such as (-1, 4)"
-            if "unhashable" in str(error)
-            else "import the name at run time, or drop it"
-        )
-        raise TypeError(f"an annotation of {label} cannot be resolved ({error}): {mend}") from error
+        raise TypeError(
+            f"an annotation of {label} cannot be resolved ({error}): import the name at run time, or drop it"
+        ) from error
     if next(iter(signature.parameters), None) == "self":
         owner = label.rpartition(".")[0].rpartition(".")[2]
         instance = (
