@@ -8,7 +8,7 @@ and has no infinity; Python has objects for these. Knows no requests and no pand
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Set
+from collections.abc import Collection, Mapping, Set
 from datetime import date, datetime
 from types import NoneType
 from typing import Any, Final
@@ -22,7 +22,7 @@ from .._protocol.errors import InvalidRequest, show
 from .._protocol.kinds import BOOLEAN, BYTES, DATE, GUESSES, INTEGER, JSON, NUMBER, Kind, find_kind
 from .._protocol.specs import TensorSpec, fill_shape
 from .._protocol.tensors import Tensor, make_tensor
-from .._protocol.to_array import check_exact, object_array, to_wire_array
+from .._protocol.to_array import Writers, check_exact, choose_writer, object_array, to_wire_array
 from .dates import NO_DATE, DatetimeCodec
 from .plain import PandasJSONCodec, write_base64
 
@@ -36,7 +36,7 @@ _NUMBERS: Final[Mapping[bool, Set[type]]] = {
 """The classes of what is read as numbers, from JSON or not: JSON writes NaN as a text. true and false would
 become numbers, and so would what Python can make a float of."""
 
-_WRITERS: Final[Mapping[str, Mapping[type, Callable[[Any], bytes]]]] = {
+_WRITERS: Final[Mapping[str, Writers]] = {
     "text": {str: str.encode, bytes: bytes},
     "bytes": {bytes: write_base64},
     "date": {str: str.encode, date: lambda each: each.isoformat().encode()},
@@ -187,7 +187,8 @@ def _read(
 
 def _write(leaves: list[Any], classes: set[type], kind: Kind, shape: tuple[int, ...]) -> Array:
     """Objects of Python as BYTES."""
-    known = tuple(_WRITERS[kind.element])
+    writers = _WRITERS[kind.element]
+    known = tuple(writers)
     if not all(issubclass(cls, known) for cls in classes):
         check_elements(
             leaves,
@@ -195,12 +196,7 @@ def _write(leaves: list[Any], classes: set[type], kind: Kind, shape: tuple[int, 
             0,
             is_nested=len(shape) != 1,
         )
-    for of, write in _WRITERS[kind.element].items():
-        if all(issubclass(cls, of) for cls in classes):  # as nearly always
-            leaves = list(map(write, leaves))
-        elif any(issubclass(cls, of) for cls in classes):
-            leaves = [write(each) if isinstance(each, of) else each for each in leaves]
-    return object_array(leaves, shape)
+    return object_array(list(map(choose_writer(classes, writers, bytes), leaves)), shape)
 
 
 def _read_beside_missing(
