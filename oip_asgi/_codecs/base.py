@@ -46,9 +46,6 @@ class Codec(Generic[T]):
     """The annotation that chooses this codec, such as `list[str]`. With None, only its name or an `Annotated`
     chooses it."""
 
-    needs_pandas: ClassVar[bool] = False
-    """Whether it needs pandas."""
-
     @classmethod
     def yields(cls, annotation: Any) -> bool:
         """Whether an annotation asks for what this codec decodes to."""
@@ -141,7 +138,7 @@ class ListCodec(InputCodec[list[V]]):
         )
 
     @classmethod
-    def encode_input(cls, name: str, payload: Sequence[Any] | Array, use_bytes: bool = True) -> Tensor:
+    def encode_input(cls, name: str, payload: Sequence[V] | V | Array, use_bytes: bool = True) -> Tensor:
         """A list, or an empty array of any shape. One value alone is a list of one."""
         if isinstance(payload, cls.type_hint.__args__):
             payload = [payload]

@@ -227,12 +227,11 @@ class Codecs:
     """This package's codecs, as far as what is installed allows, and the user's."""
 
     def __init__(self, others: Sequence[AnyCodec] = ()) -> None:
-        self._has_pandas = find_spec("pandas") is not None
-        self.inputs: dict[str, AnyInputCodec] = {
-            codec.content_type: codec for codec in _INPUT_CODECS if self._is_usable(codec)
-        }
+        self.inputs: dict[str, AnyInputCodec] = {codec.content_type: codec for codec in _INPUT_CODECS}
         self.requests: dict[str, AnyRequestCodec] = {
-            codec.content_type: codec for codec in _REQUEST_CODECS if self._is_usable(codec)
+            codec.content_type: codec
+            for codec in _REQUEST_CODECS
+            if codec is not PandasCodec or find_spec("pandas")
         }
         for codec in others:
             self._add(codec)
@@ -247,12 +246,8 @@ class Codecs:
         """Those that make a data frame. A model can also take its columns one by one."""
         self._for_requests = tuple(self.requests[name] for name in self.request_only)
 
-    def _is_usable(self, codec: AnyCodec) -> bool:
-        return self._has_pandas or not codec.needs_pandas
-
     def _add(self, codec: AnyCodec) -> None:
         check_complete(codec, "codecs=")
-        self.check_library(codec, "codecs=")
         codecs: dict[str, Any] = self.inputs if is_input_codec(codec) else self.requests
         if codecs.get(codec.content_type) not in (None, *_INPUT_CODECS, *_REQUEST_CODECS):
             kind = "input" if is_input_codec(codec) else "request"
@@ -290,20 +285,12 @@ class Codecs:
         )
 
     def check_declared(self, content_type: str, where: str, *, of_request: bool) -> None:
-        if content_type not in self.inputs and content_type not in self.requests:
-            for codec in (*_INPUT_CODECS, *_REQUEST_CODECS):
-                if codec.content_type == content_type:
-                    self.check_library(codec, where)
+        if content_type == PandasCodec.content_type:
+            check_complete(PandasCodec, where)
         try:
             self.check(content_type, where, of_request=of_request)
         except InvalidRequest as error:
             raise ValueError(str(error)) from None
-
-    def check_library(self, codec: AnyCodec, where: str) -> None:
-        if not self._is_usable(codec):
-            raise ValueError(
-                f"{where}: the content_type {codec.content_type!r} needs pandas: pip install pandas"
-            )
 
     def make_reader(self, annotation: Any, codec: AnyInputCodec | None) -> Reader | None:
         if codec is not None:
@@ -387,7 +374,6 @@ class Codecs:
             if annotation in UNTYPED
             else inspect.formatannotation(annotation)
         )
-        self.check_library(codec, called)
         return RequestReader(called, codec, known, self._list_others())
 
     def find_writer(self, annotation: Any) -> AnyInputCodec | None:
@@ -450,6 +436,8 @@ def check_complete(codec: AnyCodec, where: str) -> None:
     missing = [name for name in methods if _find_function(codec, name) is _find_function(base, name)]
     if missing:
         raise TypeError(f"{where}: {codec!r} does not define {', '.join(missing)}")
+    if _is_kind_of(codec, PandasCodec) and not find_spec("pandas"):
+        raise ValueError(f"{where}: the content_type {content_type!r} needs pandas: pip install pandas")
 
 
 def _find_function(codec: object, name: str) -> Any:

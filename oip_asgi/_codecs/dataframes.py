@@ -47,7 +47,6 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
     """
 
     content_type = "pd"
-    needs_pandas = True
 
     @classmethod
     def yields(cls, annotation: Any) -> bool:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -67,7 +67,9 @@ class DatetimeCodec(ListCodec[datetime]):
     expected = "a datetime.datetime"
 
     @classmethod
-    def encode_input(cls, name: str, payload: Sequence[Any] | Array, use_bytes: bool = True) -> Tensor:
+    def encode_input(
+        cls, name: str, payload: Sequence[datetime] | datetime | Array, use_bytes: bool = True
+    ) -> Tensor:
         if isinstance(payload, np.ndarray) and payload.dtype.kind == "M":
             return write_points(name, payload)
         if isinstance(payload, list) and set(map(type, payload)) == {datetime}:  # by no code of Python

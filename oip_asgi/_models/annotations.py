@@ -248,7 +248,6 @@ def parse_return(annotation: Any, codecs: Codecs, *, streams: bool) -> Returned:
     if streams and args and typing.get_origin(parsed.wanted) in _ITERATED:  # such as AsyncGenerator[X, None]
         return parse_return(args[0], codecs, streams=False)
     if parsed.request_codec is not None:
-        codecs.check_library(parsed.request_codec, inspect.formatannotation(annotation))
         return Returned(request_codec=parsed.request_codec)
     rows = None if parsed.codec or codecs.find_writer(parsed.wanted) else find_rows_of_result(parsed.wanted)
     if rows is not None:
