@@ -49,6 +49,7 @@ class ParsedParameter(NamedTuple):
     annotation: ParsedAnnotation
     request_codec: AnyRequestCodec | None
     reader: Reader | None
+    name: str  # of its tensor
 
     @property
     def is_optional(self) -> bool:
@@ -68,12 +69,10 @@ class ParsedParameter(NamedTuple):
 
 
 class Signature(NamedTuple):
-    """The parameters of a callable: the plain ones, `*inputs`, and `**inputs`."""
+    """The parameters of a callable: the plain ones, and `**inputs`."""
 
     plain: Sequence[ParsedParameter]
-    spread: ParsedParameter | None
     rest: ParsedParameter | None
-    names: Sequence[str]  # the tensor's name of each plain one
     returned: Any  # the annotation of the result
     untyped: ParsedParameter | None = None  # the one that content types such as `pd` are for
     # the columns with which its estimator was fitted; None for other functions
@@ -96,11 +95,8 @@ def parse_signature(
     declared = Declared(label, specs, codecs, content_type, request_codec)
     names = _find_names_by_position(function, declared)
     if names is not None:
-        plain = [
-            _parse_parameter(Parameter(f"x{at}", Parameter.POSITIONAL_ONLY), declared)
-            for at in range(len(names))
-        ]
-        return Signature(plain, None, None, names, Parameter.empty), declared
+        unnamed = _parse_parameter(Parameter("x", Parameter.POSITIONAL_ONLY), declared)
+        return Signature([unnamed._replace(name=name) for name in names], None, Parameter.empty), declared
     read = _read_signature(function, label)
     declared = declared._replace(label=f"{label}({', '.join(read.parameters)})")
     parsed = [_parse_parameter(parameter, declared) for parameter in read.parameters.values()]
@@ -114,11 +110,16 @@ def parse_signature(
             f"{declared.label} was fitted with a data frame, and takes no array of one dimension: write "
             'content_type="pd"'
         )
-    names = _name_parameters(plain, rest, specs)
+    plain = _name_parameters(plain, rest, specs)
     if untyped is not None and request_codec is not None:
         # all tensors go to `untyped`, as for scikit-learn's `pipeline.predict(X, **params)`
-        plain, rest = [p._replace(request_codec=request_codec) if p is untyped else p for p in plain], None
-    return Signature(plain, spread, rest, names, read.return_annotation, untyped, fitted), declared
+        plain = [
+            p._replace(request_codec=request_codec) if p.parameter is untyped.parameter else p for p in plain
+        ]
+        rest = None
+    if spread is not None:
+        plain, rest = _spread_inputs(plain, spread, rest, declared)
+    return Signature(plain, rest, read.return_annotation, untyped, fitted), declared
 
 
 def _find_names_by_position(function: Callable[..., Any], declared: Declared) -> list[str] | None:
@@ -202,7 +203,7 @@ def _parse_parameter(parameter: inspect.Parameter, declared: Declared) -> Parsed
                 f"{declared.label}: parameter {parameter.name!r} is rows, which each request has: leave its "
                 "default out"
             )
-    return ParsedParameter(parameter, annotation, request_codec, reader)
+    return ParsedParameter(parameter, annotation, request_codec, reader, parameter.name)
 
 
 def _find_untyped_parameter(
@@ -220,14 +221,12 @@ def _find_untyped_parameter(
 
 def _name_parameters(
     plain: Sequence[ParsedParameter], rest: ParsedParameter | None, specs: Sequence[TensorSpec]
-) -> list[str]:
-    """The tensor's name of each parameter. If there is one, such as `X` of `predict(X)`, it takes the only
-    declared input."""
-    names = [p.parameter.name for p in plain]
-    if len(specs) == 1 and specs[0].name not in names:
-        others_take_it = rest or any(
-            p.request_codec or p.annotation.wanted is InferenceRequest for p in plain
-        )
+) -> list[ParsedParameter]:
+    """The parameters by the names of their tensors. If there is one, such as `X` of `predict(X)`, it takes
+    the only declared input."""
+    named = list(plain)
+    if len(specs) == 1 and all(specs[0].name != p.name for p in plain):
+        others_take_it = rest is not None or take_all(plain)
         tensors = [
             p
             for p in plain
@@ -239,8 +238,40 @@ def _name_parameters(
         # what must be there before what may be, and arrays before scalars
         ranks = [(p.is_optional, p.is_scalar) for p in tensors]
         if ranks and ranks.count(min(ranks)) == 1:
-            names[plain.index(tensors[ranks.index(min(ranks))])] = specs[0].name
-    return names
+            place = plain.index(tensors[ranks.index(min(ranks))])
+            named[place] = plain[place]._replace(name=specs[0].name)
+    return named
+
+
+def take_all(plain: Sequence[ParsedParameter]) -> bool:
+    """Whether a parameter takes all tensors that have no parameter of their own."""
+    return any(p.request_codec or p.annotation.wanted is InferenceRequest for p in plain)
+
+
+def _spread_inputs(
+    plain: list[ParsedParameter],
+    spread: ParsedParameter,
+    rest: ParsedParameter | None,
+    declared: Declared,
+) -> tuple[list[ParsedParameter], ParsedParameter | None]:
+    """What a function with `*inputs` takes: it has a parameter by position for each declared input without
+    one. Beside `**inputs`, it has one for the only input."""
+    names = [spec.name for spec in declared.specs]
+    if (rest is not None and len(names) != 1) or take_all(plain):
+        return plain, rest
+    if not names:
+        raise TypeError(
+            f"{declared.label} does not name its inputs: declare them with inputs=[TensorSpec(...)]"
+        )
+    taken = {p.name for p in plain}
+    by_position = spread._replace(parameter=spread.parameter.replace(kind=Parameter.POSITIONAL_ONLY))
+    before = [
+        p
+        if p.parameter.kind is Parameter.KEYWORD_ONLY
+        else p._replace(parameter=p.parameter.replace(kind=Parameter.POSITIONAL_ONLY))
+        for p in plain
+    ]
+    return [*before, *(by_position._replace(name=name) for name in names if name not in taken)], None
 
 
 def list_parameter_names(function: Callable[..., Any]) -> frozenset[str]:
