@@ -132,7 +132,8 @@ def _make_key(handler: Handler, decoded: Decoded, codecs: Codecs) -> Hashable | 
     for name, tensor in decoded.tensors.items():
         parameters, array = tensor.parameters, tensor.array
         said = parameters.get("content_type", content_type) if parameters else content_type
-        expected = handler.content_types.get(name, handler.content_type)
+        entry = binding.inputs.entries.get(name)
+        expected = handler.content_type if entry is None else entry.content_type
         if said is not None and said != expected and codecs.is_users(str(said)):
             return None
         read_as = expected if said is None else said
