@@ -393,7 +393,7 @@ def _check_readable(annotated: ParsedParameter, declared: Declared) -> None:
     unreadable, codec = annotated.annotation.unreadable, annotated.annotation.codec
     if annotated.reader is not None and (unreadable is None or codec is not None):
         return
-    instead, why = find_instead(annotated.annotation.wanted, declared.codecs), "which no tensor can become"
+    instead, why = find_instead(annotated.annotation.wanted), "which no tensor can become"
     if unreadable is not None:
         instead = "annotate " + {"str_": "list[str]", "datetime64": "list[datetime]"}.get(
             unreadable, "np.ndarray"

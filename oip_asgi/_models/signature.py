@@ -5,17 +5,15 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Sequence
-from datetime import date, time, timedelta
-from enum import Enum
-from inspect import Parameter, formatannotation
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter
 from itertools import compress
 from types import NoneType, UnionType
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from .._codecs.base import AnyRequestCodec, find_class
+from .._codecs.base import AnyRequestCodec
 from .._codecs.content_types import UNTYPED, Codecs, Reader
 from .._codecs.rows import find_rows
 from .._protocol.specs import TensorSpec
@@ -315,18 +313,15 @@ def choose_type(parsed: ParsedAnnotation, codecs: Codecs) -> ParsedAnnotation:
     return parsed
 
 
-def find_instead(annotation: Any, codecs: Codecs) -> str | None:
+def find_instead(annotation: Any) -> str | None:
     """What to write in the place of a type that a client may want to send. None if it could not be sent in
     any form."""
-    members = list(map(parse_annotation, _list_members(annotation)))
-    readable = [
-        member.wanted for member in members if codecs.make_reader(member.wanted, member.codec) is not None
-    ]
-    if readable:
-        return f"annotate one of these types, such as {formatannotation(readable[-1])}"
     arguments = typing.get_args(annotation)
     element = arguments[0] if typing.get_origin(annotation) is list and arguments else annotation
-    return next((text for is_meant, text in _INSTEAD if is_meant(element)), None)
+    classes = getattr(element, "__mro__", (typing.get_origin(element) or element,))
+    modules = [str(getattr(cls, "__module__", "")).partition(".")[0] for cls in classes]
+    names = [f"{module}.{getattr(cls, '__name__', '')}" for module, cls in zip(modules, classes, strict=True)]
+    return next((_INSTEAD[name] for name in names if name in _INSTEAD), None)
 
 
 def _list_members(annotation: Any) -> Sequence[Any]:
@@ -337,44 +332,22 @@ def _list_members(annotation: Any) -> Sequence[Any]:
     return [member for member in members if member is not NoneType]
 
 
-def _match_types(*kinds: Any) -> Callable[[Any], bool]:
-    return lambda element: isinstance(element, type) and issubclass(element, kinds)
+_DATES: Final = "annotate list[datetime]: dates are BYTES, with the content type datetime"
 
-
-def _match_class(module: str, name: str) -> Callable[[Any], bool]:
-    """The same for a class of a library, which is not imported for that."""
-    return lambda element: isinstance(element, type) and issubclass(element, find_class(module, name))
-
-
-_INSTEAD: Final[Sequence[tuple[Callable[[Any], bool], str]]] = (
-    (_match_types(bytes, bytearray, memoryview), "annotate list[bytes], or str for one text"),
-    (_match_types(np.bool_), "annotate bool for one value, or npt.NDArray[np.bool_] for an array"),
-    (
-        _match_types(np.integer),
-        "annotate int for one number, or npt.NDArray[np.int64] or the like for an array",
+_INSTEAD: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("builtins.bytes", "builtins.bytearray", "builtins.memoryview"),
+        "annotate list[bytes], or str for one text",
     ),
-    (
-        _match_types(np.number),
-        "annotate float for one number, or npt.NDArray[np.float32] or the like for an array",
-    ),
-    (
-        _match_types(np.generic),
-        "annotate np.ndarray for an array, str for one text, or list[datetime] for dates",
-    ),
-    (
-        _match_types(date, time, timedelta),
-        "annotate list[datetime]: dates are BYTES, with the content type datetime",
-    ),
-    (_match_types(Enum), "annotate str or int, and make the member of it in the function"),
-    (
-        lambda element: typing.get_origin(element) is Literal,
-        "annotate str or int, and check the value in the function",
-    ),
-    (_match_class("polars", "DataFrame"), "annotate pd.DataFrame, and write polars.from_pandas(frame)"),
-    (_match_class("pyarrow", "Table"), "annotate pd.DataFrame, and write pyarrow.Table.from_pandas(frame)"),
-    (
-        _match_class("xgboost", "DMatrix"),
-        "register the booster's inplace_predict, which takes arrays and data frames",
-    ),
-)
-"""What to write, by the type, or by that of the elements of a list."""
+    "numpy.bool": "annotate bool for one value, or npt.NDArray[np.bool_] for an array",
+    "numpy.integer": "annotate int for one number, or npt.NDArray[np.int64] or the like for an array",
+    "numpy.number": "annotate float for one number, or npt.NDArray[np.float32] or the like for an array",
+    "numpy.generic": "annotate np.ndarray for an array, str for one text, or list[datetime] for dates",
+    **dict.fromkeys(("datetime.date", "datetime.time", "datetime.timedelta"), _DATES),
+    "enum.Enum": "annotate str or int, and make the member of it in the function",
+    "typing.Literal": "annotate str or int, and check the value in the function",
+    "polars.DataFrame": "annotate pd.DataFrame, and write polars.from_pandas(frame)",
+    "pyarrow.Table": "annotate pd.DataFrame, and write pyarrow.Table.from_pandas(frame)",
+    "xgboost.DMatrix": "register the booster's inplace_predict, which takes arrays and data frames",
+}
+"""What to write, by the library and the name of a class, or of that of the elements of a list."""
