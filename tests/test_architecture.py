@@ -148,7 +148,7 @@ BUDGETS: Final = {
 KNOWN_IN: Final = {
     "pd_json": """
         _codecs/column_dtypes.py _codecs/column_reading.py _codecs/column_writing.py _codecs/dataframes.py
-        _codecs/plain.py _docs/json_schemas.py _json/checked_data.py _models/estimators.py _protocol/kinds.py
+        _codecs/plain.py _docs/json_schemas.py _json/checked_data.py _models/estimators.py _codecs/entering.py
         _protocol/specs.py _serving/batch.py client/check.py client/row_files.py specs.py
     """,
     "NaT": """
@@ -162,7 +162,7 @@ KNOWN_IN: Final = {
     "pandas": """
         _codecs/base.py _codecs/column_dtypes.py _codecs/column_reading.py _codecs/column_writing.py
         _codecs/content_types.py _codecs/dataframes.py _codecs/dates.py _codecs/entering.py _codecs/plain.py
-        _codecs/rows.py _models/estimators.py _models/handler.py _protocol/kinds.py _protocol/limits.py
+        _codecs/rows.py _models/estimators.py _models/handler.py _protocol/limits.py
         _protocol/to_array.py client/__main__.py client/_clients.py client/row_files.py client/score.py server.py
         specs.py
     """,
