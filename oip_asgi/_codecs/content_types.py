@@ -37,7 +37,7 @@ from .base import (
     normalize,
     rows_of,
 )
-from .column_reading import Decode, apply_declaration, read_series
+from .column_reading import COLUMN_TYPES, Decode, apply_declaration, read_series
 from .dataframes import PandasCodec
 from .dates import DatetimeCodec
 from .plain import (
@@ -204,8 +204,6 @@ class RequestReader(msgspec.Struct, frozen=True, eq=False):
     codec: AnyRequestCodec
     known: Mapping[str, TensorSpec | None]
     """What is declared of the inputs that are known, in their order."""
-    decoders: Mapping[str, Decode]
-    """For content types that are not this package's."""
 
     def read(self, tensors: list[Tensor], request: InferenceRequest) -> Any:
         """The value of some tensors of a request, in their order. A tensor without content type is read with
@@ -217,7 +215,7 @@ class RequestReader(msgspec.Struct, frozen=True, eq=False):
             tensors = [apply_declaration(tensor, self.known.get(tensor.name)) for tensor in tensors]
         try:
             return self.codec.decode_request(
-                InferenceRequest(tensors, request.id, request.parameters, request.outputs, self.decoders)
+                InferenceRequest(tensors, request.id, request.parameters, request.outputs)
             )
         except ValueError as error:
             raise InvalidRequest(f"the request: {error}") from error
@@ -311,7 +309,7 @@ class Codecs:
             )
         called = inspect.formatannotation(annotation)
         if (typing.get_origin(annotation) or annotation) is find_class("pandas", "Series"):
-            return self.make_column_reader(called, None)
+            return make_column_reader(called, None)
         if annotation is find_class("torch", "Tensor"):
             return Reader(called, read_torch, {NumpyCodec.content_type: read_torch})
         for plain, reader in _PLAIN_READERS:
@@ -342,12 +340,6 @@ class Codecs:
             content_type=content_type,
         )
 
-    def make_column_reader(self, annotation: str, spec: TensorSpec | None) -> Reader:
-        """The reader of a `pandas.Series`, as it is declared."""
-        read = partial(read_series, decoders=self._list_others(), spec=spec)
-        by_content_type = {name: partial(read, content_type=name) for name in self.inputs}
-        return Reader(annotation, partial(read, content_type=None), by_content_type, is_column=True)
-
     def _find_metadata(
         self, codec: AnyInputCodec
     ) -> tuple[tuple[Datatype, ...], tuple[Datatype, tuple[int, ...], str | None] | None]:
@@ -366,26 +358,11 @@ class Codecs:
             return None
         return next((codec for codec in self._for_requests if codec.yields(normalize(annotation))), None)
 
-    def make_request_reader(
-        self, codec: AnyRequestCodec, annotation: Any, known: Mapping[str, TensorSpec | None]
-    ) -> RequestReader:
-        called = (
-            f"what {_name_codec(codec)} decodes"
-            if annotation in UNTYPED
-            else inspect.formatannotation(annotation)
-        )
-        return RequestReader(called, codec, known, self._list_others())
-
     def find_writer(self, annotation: Any) -> AnyInputCodec | None:
         """The codec for a result with this annotation; None if the value itself shows how to write it, as
         arrays and series do."""
         codecs = (codec for codec in self.inputs.values() if codec not in (NumpyCodec, Base64Codec))
         return next((codec for codec in codecs if codec.yields(normalize(annotation))), None)
-
-    def _list_others(self) -> dict[str, Decode]:
-        return {
-            name: _make_decode(codec) for name, codec in self.inputs.items() if codec not in _INPUT_CODECS
-        }
 
     def users_codec_for_value(self, value: Any) -> AnyInputCodec | None:
         """The codec of the user that encodes a value for which nothing names one; None if there is none."""
@@ -408,6 +385,21 @@ class Codecs:
 
 default_codecs: Final = cache(Codecs)
 """This package's own codecs."""
+
+
+def make_column_reader(annotation: str, spec: TensorSpec | None) -> Reader:
+    """The reader of a `pandas.Series`, as it is declared."""
+    read = partial(read_series, spec=spec)
+    by_content_type = {name: partial(read, content_type=name) for name in COLUMN_TYPES}
+    return Reader(annotation, partial(read, content_type=None), by_content_type, is_column=True)
+
+
+def make_request_reader(
+    codec: AnyRequestCodec, annotation: Any, known: Mapping[str, TensorSpec | None]
+) -> RequestReader:
+    is_untyped = annotation in UNTYPED
+    called = f"what {_name_codec(codec)} decodes" if is_untyped else inspect.formatannotation(annotation)
+    return RequestReader(called, codec, known)
 
 
 def is_input_codec(codec: object) -> TypeGuard[AnyInputCodec]:

@@ -95,7 +95,7 @@ def take_request(accepted: Accepted, *_: Any) -> InferenceRequest:
     tensors = list(accepted.tensors.values())
     if all(map(operator.is_, tensors, request.inputs)):
         return request
-    return InferenceRequest(tensors, request.id, request.parameters, request.outputs, request.decoders)
+    return InferenceRequest(tensors, request.id, request.parameters, request.outputs)
 
 
 def take_context(accepted: Accepted, *_: Any) -> InferenceContext:

@@ -15,7 +15,15 @@ import msgspec
 import numpy as np
 
 from .._codecs.column_reading import read_column
-from .._codecs.content_types import UNTYPED, Codecs, Reader, RequestReader, get_array
+from .._codecs.content_types import (
+    UNTYPED,
+    Codecs,
+    Reader,
+    RequestReader,
+    get_array,
+    make_column_reader,
+    make_request_reader,
+)
 from .._codecs.dataframes import PandasCodec
 from .._codecs.rows import Rows
 from .._extensions.common import OF_PROTOCOL
@@ -139,13 +147,11 @@ def _make_request_reader(
                 "called: rename one"
             )
     known = {entry.name: entry.spec for entry in inputs if entry.reader is None}
-    reader = declared.codecs.make_request_reader(codec, annotation, {} if isinstance(codec, Rows) else known)
+    reader = make_request_reader(codec, annotation, {} if isinstance(codec, Rows) else known)
     for spec in filter(None, reader.known.values()):
         if spec.pd_dtype is not None:
             try:  # a wrong declaration fails here, and not each request
-                read_column(
-                    Tensor(spec.name, np.empty(0, spec.dtype), dict(spec.parameters)), reader.decoders
-                )
+                read_column(Tensor(spec.name, np.empty(0, spec.dtype), dict(spec.parameters)))
             except InvalidRequest as error:
                 raise ValueError(f"{declared.label}: {error}") from None
     return reader
@@ -366,7 +372,7 @@ def _fit_reader(entry: Input, reader: Reader, declared: Declared) -> Reader:
                 f"for {reader.annotation}"
             )
         if reader.is_column:
-            reader = declared.codecs.make_column_reader(reader.annotation, spec)
+            reader = make_column_reader(reader.annotation, spec)
     if content_type is None:
         return reader
     default = reader.by_content_type.get(content_type)
