@@ -6,7 +6,6 @@ Specification: Content Types, Pandas DataFrame; NaN values.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -280,15 +279,6 @@ def _to_categories(series: pd.Series[Any], tensor: Tensor) -> pd.Series[Any]:
         unknown = np.flatnonzero((codes < 0) & series.notna().to_numpy())
         if len(unknown):
             raise ValueError(f"row {unknown[0]} is {show(series.iloc[unknown[0]])}, which is not one of them")
-        if (
-            (codes < 0).any()
-            and categories.dtype == object
-            and any(isinstance(each, (bytes, datetime)) for each in categories)
-        ):
-            raise ValueError(
-                "a value is missing, and categories of bytes, or of dates as objects, cannot be sent back "
-                "with missing values"
-            )
         return pd.Series(pd.Categorical.from_codes(codes, categories=categories, ordered=ordered))
     except (TypeError, ValueError, NotImplementedError, OverflowError) as error:
         raise InvalidRequest(

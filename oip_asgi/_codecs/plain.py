@@ -11,8 +11,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
-from datetime import date
-from decimal import Decimal
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -163,7 +161,8 @@ def _to_texts(values: Sequence[Any], name: str) -> list[bytes]:
             raise TypeError(f"column {name!r}, row {row} is nested too deep for JSON") from None
         except (TypeError, ValueError) as error:
             raise TypeError(
-                f"column {name!r}, row {row} is {show(value)}, which has no JSON form: {error}"
+                f"column {name!r}, row {row} is {show(value)}, which has no JSON form: {error} "
+                "(pandas.to_datetime makes a column of dates that can be sent, astype(float) one of decimals)"
             ) from None
     return texts
 
@@ -182,25 +181,7 @@ def _to_plain(value: Any) -> Any:
     return None if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-_MENDS: Final = {date: "pandas.to_datetime", Decimal: "astype(float)"}
-"""What SQL gives for dates and decimals, and what makes columns of these."""
-
-
-def _refuse_type(value: Any) -> Any:
-    mend = next(
-        (
-            f"; {mend} makes a column of them one that can be sent"
-            for kind, mend in _MENDS.items()
-            if isinstance(value, kind)
-        ),
-        "",
-    )
-    raise TypeError(f"{type(value).__name__} is no JSON type{mend}")
-
-
-_to_json: Final = json.JSONEncoder(
-    default=_refuse_type, allow_nan=False, ensure_ascii=False, separators=(",", ":")
-).encode
+_to_json: Final = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
 
 
 def read_json(text: bytes) -> Any:
