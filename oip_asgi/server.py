@@ -180,9 +180,9 @@ class InferenceServer:
                 of an input's range is refused, or, with "flag", answered and marked. The mark is the response
                 parameter `oip_out_of_range`, which names the inputs.
             load (Callable[..., Any] | None, default None): A `def` or `async def` that is called before the
-                model is used, and each time it is loaded again. With a parameter it gets the `LoadParameters`
-                of the client that loads it. If no function is registered, it returns the function, or a
-                `Loaded` with its inputs and outputs beside it.
+                model is used, and each time it is loaded again. With a parameter without a default
+                it gets the `LoadParameters` of the client that loads it. If no function is registered, it
+                returns the function, or a `Loaded` with its inputs and outputs beside it.
             unload (Callable[..., Any] | None, default None): A `def` or `async def` that is called after the
                 last call, when the model is unloaded or the server stops. With a parameter it gets what
                 `load` returned, also for a function that a new one has replaced.

@@ -22,14 +22,14 @@ import sys
 import typing
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, NoReturn, TypeAlias, TypeVar
 
 from numpy import ndarray
 
 from .._protocol.datatypes import Array, Datatype
 from .._protocol.errors import InvalidRequest, InvalidResponse, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor
-from .._protocol.to_array import object_array
+from .._protocol.to_array import Writers, choose_writer, object_array
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -45,9 +45,6 @@ class Codec(Generic[T]):
     type_hint: ClassVar[Any] = None
     """The annotation that chooses this codec, such as `list[str]`. With None, only its name or an `Annotated`
     chooses it."""
-
-    needs_pandas: ClassVar[bool] = False
-    """Whether it needs pandas."""
 
     @classmethod
     def yields(cls, annotation: Any) -> bool:
@@ -120,9 +117,14 @@ class InputCodec(Codec[T]):
 
 
 class ListCodec(InputCodec[list[V]]):
-    """Turns lists of one Python class, which `type_hint` names, into BYTES."""
+    """Turns lists of one Python class, which `type_hint` names, into BYTES of shape [N]."""
 
     datatype = "BYTES"
+
+    writers: ClassVar[Writers]
+
+    expected: ClassVar[str]
+    """What each element must be, for errors."""
 
     @classmethod
     def can_encode(cls, payload: Any) -> bool:
@@ -134,6 +136,32 @@ class ListCodec(InputCodec[list[V]]):
             isinstance(payload[0], element_type)
             and all(issubclass(kind, element_type) for kind in set(map(type, payload)))
         )
+
+    @classmethod
+    def encode_input(cls, name: str, payload: Sequence[V] | V | Array, use_bytes: bool = True) -> Tensor:
+        """A list, or an empty array of any shape. One value alone is a list of one."""
+        if isinstance(payload, cls.type_hint.__args__):
+            payload = [payload]
+        if isinstance(payload, ndarray) and not payload.size:
+            payload = []
+        if not isinstance(payload, Sequence):
+            raise TypeError(
+                f"tensor {name!r}: the content_type {cls.content_type!r} is for a list, but this is "
+                f"{show(payload)}"
+            )
+        elements: list[bytes] = []
+        try:
+            elements.extend(map(choose_writer(set(map(type, payload)), cls.writers, cls._refuse), payload))
+        except (TypeError, ValueError) as error:
+            index = len(elements)  # the elements before the one that raised
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"tensor {name!r}: element {index} is {show(payload[index])}: {error}") from None
+        array = object_array(elements, (len(elements),))
+        return make_tensor(name, array, {"content_type": cls.content_type})
+
+    @classmethod
+    def _refuse(cls, element: object) -> NoReturn:
+        raise TypeError(f"expected {cls.expected}")
 
 
 class RequestCodec(Codec[T]):
@@ -253,26 +281,6 @@ def find_class(module: str, name: str) -> type | tuple[()]:
     """A class of a library, without importing that, for `isinstance`; no class if it is not imported."""
     cls: type | tuple[()] = getattr(sys.modules.get(module), name, ())
     return cls
-
-
-def encode_elements(
-    name: str, payload: Sequence[V] | Array, encode: Callable[[V], bytes], content_type: str
-) -> Tensor:
-    """A list, or an empty array of any shape, as a BYTES tensor of shape [N]."""
-    if isinstance(payload, ndarray) and not payload.size:
-        payload = []
-    if isinstance(payload, (str, bytes)) or not isinstance(payload, Sequence):
-        raise TypeError(
-            f"tensor {name!r}: the content_type {content_type!r} is for a list, but this is {show(payload)}"
-        )
-    elements: list[bytes] = []
-    try:
-        elements.extend(map(encode, payload))
-    except (TypeError, ValueError) as error:
-        index = len(elements)  # the elements before the one that raised
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"tensor {name!r}: element {index} is {show(payload[index])}: {error}") from None
-    return make_tensor(name, object_array(elements, (len(elements),)), {"content_type": content_type})
 
 
 def decode_elements(

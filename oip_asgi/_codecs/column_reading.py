@@ -5,8 +5,7 @@ Specification: Content Types, Pandas DataFrame; NaN values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Mapping
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -93,9 +92,7 @@ def apply_declaration(tensor: Tensor, spec: TensorSpec | None) -> Tensor:
     return make_tensor(tensor.name, array, parameters)
 
 
-def read_series(
-    tensor: Tensor, content_type: str | None, decoders: Mapping[str, Decode], spec: TensorSpec | None
-) -> pd.Series[Any]:
+def read_series(tensor: Tensor, content_type: str | None, spec: TensorSpec | None) -> pd.Series[Any]:
     """A tensor as a `pandas.Series` with its name and the declared dtype, read as `content_type`, or as its
     own if that is None."""
     import pandas as pd
@@ -104,43 +101,20 @@ def read_series(
         tensor.parameters if content_type is None else {**tensor.parameters, "content_type": content_type}
     )
     column = apply_declaration(make_tensor(tensor.name, tensor.array, parameters), spec)
-    return pd.Series(read_column(column, decoders), name=tensor.name, copy=True)
+    return pd.Series(read_column(column), name=tensor.name, copy=True)
 
 
-def read_column(tensor: Tensor, decoders: Mapping[str, Decode]) -> Any:
+def read_column(tensor: Tensor) -> Any:
     """A tensor of shape `[N]` or `[N, 1]` as something that a frame takes as a column: an array or a
     `pandas.Series`."""
     content_type: Any = tensor.parameters.get("content_type")
-    if content_type in decoders:
-        column: Any = _decode_column(decoders[content_type], tensor, content_type)
-    elif content_type in _COLUMNS:
-        column = _COLUMNS[content_type](tensor)
-    else:
-        types = ", ".join([*filter(None, _COLUMNS), *decoders])
+    if content_type not in _COLUMNS:
+        types = ", ".join(COLUMN_TYPES)
         raise InvalidRequest(
             f"column {show(tensor.name)} has the content_type {show(content_type)}: expected one of {types}"
         )
-    return _to_dtype(column, tensor, decoders) if DTYPE in tensor.parameters else column
-
-
-def _decode_column(decode: Decode, tensor: Tensor, content_type: str) -> Any:
-    rows, here = len(rows_of(tensor, "pd")), f"column {show(tensor.name)}"
-    try:
-        decoded = decode(tensor)
-    except ValueError as error:
-        raise InvalidRequest(f"{here} of the content_type {show(content_type)}: {error}") from error
-    if not isinstance(decoded, Iterable):
-        raise InvalidRequest(
-            f"{here}: its content_type {show(content_type)} does not make a list of it: "
-            f"{type(decoded).__name__!r} object is not iterable"
-        )
-    values = list(decoded)
-    if len(values) != rows:
-        raise InvalidRequest(
-            f"{here} has {rows} rows, but its content_type {show(content_type)} makes {len(values)} values "
-            "of them"
-        )
-    return _make_objects(values)
+    column = _COLUMNS[content_type](tensor)
+    return _to_dtype(column, tensor) if DTYPE in tensor.parameters else column
 
 
 def _make_objects(values: list[Any]) -> Any:
@@ -202,8 +176,11 @@ _COLUMNS: Final[Mapping[str | None, Decode]] = {
     "pd_json": _read_json,
 }
 
+COLUMN_TYPES: Final = tuple(filter(None, _COLUMNS))
+"""The content types of columns. A codec of a user is for an input of its own."""
 
-def _to_dtype(column: Any, tensor: Tensor, decoders: Mapping[str, Decode]) -> Any:
+
+def _to_dtype(column: Any, tensor: Tensor) -> Any:
     """A column converted to the dtype in its `pd_dtype`. No value may change by that."""
     import pandas as pd
 
@@ -228,7 +205,7 @@ def _to_dtype(column: Any, tensor: Tensor, decoders: Mapping[str, Decode]) -> An
         )
     series = pd.Series(column)
     if dtype == CATEGORY and CATEGORIES in tensor.parameters:
-        return _to_categories(series, tensor, decoders)
+        return _to_categories(series, tensor)
     if str(series.dtype) == dtype:
         return series
     if not _can_become(series, dtype):
@@ -288,12 +265,12 @@ def _localize_dates(series: pd.Series[Any], zone: str) -> pd.Series[Any]:
     return series if find_zone(series) is not None else series.dt.tz_localize("UTC")
 
 
-def _to_categories(series: pd.Series[Any], tensor: Tensor, decoders: Mapping[str, Decode]) -> pd.Series[Any]:
+def _to_categories(series: pd.Series[Any], tensor: Tensor) -> pd.Series[Any]:
     """Values as a column of the categories in `pd_categories`. Each value must be one of them."""
     import pandas as pd
 
     described, ordered = read_categories(tensor.parameters[CATEGORIES], tensor.name)
-    values = read_column(described, decoders)
+    values = read_column(described)
     try:
         categories = pd.Index(values, dtype=values.dtype)
         if not categories.is_unique:
@@ -302,15 +279,6 @@ def _to_categories(series: pd.Series[Any], tensor: Tensor, decoders: Mapping[str
         unknown = np.flatnonzero((codes < 0) & series.notna().to_numpy())
         if len(unknown):
             raise ValueError(f"row {unknown[0]} is {show(series.iloc[unknown[0]])}, which is not one of them")
-        if (
-            (codes < 0).any()
-            and categories.dtype == object
-            and any(isinstance(each, (bytes, datetime)) for each in categories)
-        ):
-            raise ValueError(
-                "a value is missing, and categories of bytes, or of dates as objects, cannot be sent back "
-                "with missing values"
-            )
         return pd.Series(pd.Categorical.from_codes(codes, categories=categories, ordered=ordered))
     except (TypeError, ValueError, NotImplementedError, OverflowError) as error:
         raise InvalidRequest(

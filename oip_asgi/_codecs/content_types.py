@@ -37,7 +37,7 @@ from .base import (
     normalize,
     rows_of,
 )
-from .column_reading import Decode, apply_declaration, read_series
+from .column_reading import COLUMN_TYPES, Decode, apply_declaration, read_series
 from .dataframes import PandasCodec
 from .dates import DatetimeCodec
 from .plain import (
@@ -204,8 +204,6 @@ class RequestReader(msgspec.Struct, frozen=True, eq=False):
     codec: AnyRequestCodec
     known: Mapping[str, TensorSpec | None]
     """What is declared of the inputs that are known, in their order."""
-    decoders: Mapping[str, Decode]
-    """For content types that are not this package's."""
 
     def read(self, tensors: list[Tensor], request: InferenceRequest) -> Any:
         """The value of some tensors of a request, in their order. A tensor without content type is read with
@@ -217,7 +215,7 @@ class RequestReader(msgspec.Struct, frozen=True, eq=False):
             tensors = [apply_declaration(tensor, self.known.get(tensor.name)) for tensor in tensors]
         try:
             return self.codec.decode_request(
-                InferenceRequest(tensors, request.id, request.parameters, request.outputs, self.decoders)
+                InferenceRequest(tensors, request.id, request.parameters, request.outputs)
             )
         except ValueError as error:
             raise InvalidRequest(f"the request: {error}") from error
@@ -227,12 +225,11 @@ class Codecs:
     """This package's codecs, as far as what is installed allows, and the user's."""
 
     def __init__(self, others: Sequence[AnyCodec] = ()) -> None:
-        self._has_pandas = find_spec("pandas") is not None
-        self.inputs: dict[str, AnyInputCodec] = {
-            codec.content_type: codec for codec in _INPUT_CODECS if self._is_usable(codec)
-        }
+        self.inputs: dict[str, AnyInputCodec] = {codec.content_type: codec for codec in _INPUT_CODECS}
         self.requests: dict[str, AnyRequestCodec] = {
-            codec.content_type: codec for codec in _REQUEST_CODECS if self._is_usable(codec)
+            codec.content_type: codec
+            for codec in _REQUEST_CODECS
+            if codec is not PandasCodec or find_spec("pandas")
         }
         for codec in others:
             self._add(codec)
@@ -247,12 +244,8 @@ class Codecs:
         """Those that make a data frame. A model can also take its columns one by one."""
         self._for_requests = tuple(self.requests[name] for name in self.request_only)
 
-    def _is_usable(self, codec: AnyCodec) -> bool:
-        return self._has_pandas or not codec.needs_pandas
-
     def _add(self, codec: AnyCodec) -> None:
         check_complete(codec, "codecs=")
-        self.check_library(codec, "codecs=")
         codecs: dict[str, Any] = self.inputs if is_input_codec(codec) else self.requests
         if codecs.get(codec.content_type) not in (None, *_INPUT_CODECS, *_REQUEST_CODECS):
             kind = "input" if is_input_codec(codec) else "request"
@@ -290,20 +283,12 @@ class Codecs:
         )
 
     def check_declared(self, content_type: str, where: str, *, of_request: bool) -> None:
-        if content_type not in self.inputs and content_type not in self.requests:
-            for codec in (*_INPUT_CODECS, *_REQUEST_CODECS):
-                if codec.content_type == content_type:
-                    self.check_library(codec, where)
+        if content_type == PandasCodec.content_type:
+            check_complete(PandasCodec, where)
         try:
             self.check(content_type, where, of_request=of_request)
         except InvalidRequest as error:
             raise ValueError(str(error)) from None
-
-    def check_library(self, codec: AnyCodec, where: str) -> None:
-        if not self._is_usable(codec):
-            raise ValueError(
-                f"{where}: the content_type {codec.content_type!r} needs pandas: pip install pandas"
-            )
 
     def make_reader(self, annotation: Any, codec: AnyInputCodec | None) -> Reader | None:
         if codec is not None:
@@ -324,7 +309,7 @@ class Codecs:
             )
         called = inspect.formatannotation(annotation)
         if (typing.get_origin(annotation) or annotation) is find_class("pandas", "Series"):
-            return self.make_column_reader(called, None)
+            return make_column_reader(called, None)
         if annotation is find_class("torch", "Tensor"):
             return Reader(called, read_torch, {NumpyCodec.content_type: read_torch})
         for plain, reader in _PLAIN_READERS:
@@ -355,12 +340,6 @@ class Codecs:
             content_type=content_type,
         )
 
-    def make_column_reader(self, annotation: str, spec: TensorSpec | None) -> Reader:
-        """The reader of a `pandas.Series`, as it is declared."""
-        read = partial(read_series, decoders=self._list_others(), spec=spec)
-        by_content_type = {name: partial(read, content_type=name) for name in self.inputs}
-        return Reader(annotation, partial(read, content_type=None), by_content_type, is_column=True)
-
     def _find_metadata(
         self, codec: AnyInputCodec
     ) -> tuple[tuple[Datatype, ...], tuple[Datatype, tuple[int, ...], str | None] | None]:
@@ -379,27 +358,11 @@ class Codecs:
             return None
         return next((codec for codec in self._for_requests if codec.yields(normalize(annotation))), None)
 
-    def make_request_reader(
-        self, codec: AnyRequestCodec, annotation: Any, known: Mapping[str, TensorSpec | None]
-    ) -> RequestReader:
-        called = (
-            f"what {_name_codec(codec)} decodes"
-            if annotation in UNTYPED
-            else inspect.formatannotation(annotation)
-        )
-        self.check_library(codec, called)
-        return RequestReader(called, codec, known, self._list_others())
-
     def find_writer(self, annotation: Any) -> AnyInputCodec | None:
         """The codec for a result with this annotation; None if the value itself shows how to write it, as
         arrays and series do."""
         codecs = (codec for codec in self.inputs.values() if codec not in (NumpyCodec, Base64Codec))
         return next((codec for codec in codecs if codec.yields(normalize(annotation))), None)
-
-    def _list_others(self) -> dict[str, Decode]:
-        return {
-            name: _make_decode(codec) for name, codec in self.inputs.items() if codec not in _INPUT_CODECS
-        }
 
     def users_codec_for_value(self, value: Any) -> AnyInputCodec | None:
         """The codec of the user that encodes a value for which nothing names one; None if there is none."""
@@ -422,6 +385,21 @@ class Codecs:
 
 default_codecs: Final = cache(Codecs)
 """This package's own codecs."""
+
+
+def make_column_reader(annotation: str, spec: TensorSpec | None) -> Reader:
+    """The reader of a `pandas.Series`, as it is declared."""
+    read = partial(read_series, spec=spec)
+    by_content_type = {name: partial(read, content_type=name) for name in COLUMN_TYPES}
+    return Reader(annotation, partial(read, content_type=None), by_content_type, is_column=True)
+
+
+def make_request_reader(
+    codec: AnyRequestCodec, annotation: Any, known: Mapping[str, TensorSpec | None]
+) -> RequestReader:
+    is_untyped = annotation in UNTYPED
+    called = f"what {_name_codec(codec)} decodes" if is_untyped else inspect.formatannotation(annotation)
+    return RequestReader(called, codec, known)
 
 
 def is_input_codec(codec: object) -> TypeGuard[AnyInputCodec]:
@@ -450,6 +428,8 @@ def check_complete(codec: AnyCodec, where: str) -> None:
     missing = [name for name in methods if _find_function(codec, name) is _find_function(base, name)]
     if missing:
         raise TypeError(f"{where}: {codec!r} does not define {', '.join(missing)}")
+    if _is_kind_of(codec, PandasCodec) and not find_spec("pandas"):
+        raise ValueError(f"{where}: the content_type {content_type!r} needs pandas: pip install pandas")
 
 
 def _find_function(codec: object, name: str) -> Any:

@@ -9,7 +9,7 @@ Specification: Content Types, Pandas DataFrame.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -22,7 +22,7 @@ from .._protocol.to_array import object_array
 from .._turns import take_turns
 from .base import RequestCodec, find_class, raise_invalid_response, rows_of
 from .column_dtypes import DTYPE, find_default_dtype, is_pandas_3
-from .column_reading import Decode, read_column
+from .column_reading import read_column
 from .column_writing import column_to_tensor
 from .plain import StringCodec
 
@@ -47,7 +47,6 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
     """
 
     content_type = "pd"
-    needs_pandas = True
 
     @classmethod
     def yields(cls, annotation: Any) -> bool:
@@ -65,7 +64,7 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
 
     @classmethod
     def decode_request(cls, request: InferenceRequest) -> pd.DataFrame:
-        return read_dataframe(request.inputs, request.decoders)
+        return read_dataframe(request.inputs)
 
     @classmethod
     def encode_response(
@@ -79,7 +78,7 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
     @classmethod
     def decode_response(cls, response: InferenceResponse) -> pd.DataFrame:
         with raise_invalid_response():
-            return read_dataframe(response.outputs, {})
+            return read_dataframe(response.outputs)
 
     @classmethod
     def encode_outputs(cls, payload: pd.DataFrame, use_bytes: bool = True) -> list[Tensor]:
@@ -173,7 +172,7 @@ def _find_twice(names: list[str]) -> str:
     return next(name for name, number in Counter(names).items() if number > 1)
 
 
-def read_dataframe(tensors: Sequence[Tensor], decoders: Mapping[str, Decode]) -> pd.DataFrame:
+def read_dataframe(tensors: Sequence[Tensor]) -> pd.DataFrame:
     """Tensors of shape `[N]` or `[N, 1]` as the columns of a frame."""
     import pandas as pd
 
@@ -183,12 +182,10 @@ def read_dataframe(tensors: Sequence[Tensor], decoders: Mapping[str, Decode]) ->
     if len(set(names)) != len(names):
         raise InvalidRequest(f"column {show(_find_twice(names))} is there twice: expected each name once")
     rows = _check_rows(tensors)
-    groups = _group_positions([_find_group_of_tensor(tensor, decoders) for tensor in tensors])
+    groups = _group_positions(map(_find_group_of_tensor, tensors))
     # arrays, as thousands of `pd.Series` would take several times as much
     turns = take_turns(groups.pop(_OTHER, ()))
-    others: list[_Block] = [
-        (_get_array(read_column(tensors[position], decoders)), [position]) for position in turns
-    ]
+    others: list[_Block] = [(_get_array(read_column(tensors[position])), [position]) for position in turns]
     strings = groups.pop(_STRINGS, [])
     blocks: list[_Block] = [
         (_join_columns([tensors[position].array for position in positions]), positions)
@@ -226,13 +223,11 @@ def _group_positions(keys: Iterable[Any]) -> dict[Any, list[int]]:
     return groups
 
 
-def _find_group_of_tensor(tensor: Tensor, decoders: Mapping[str, Decode]) -> Any:
+def _find_group_of_tensor(tensor: Tensor) -> Any:
     """Find the group of a tensor. One group has numbers of one dtype, or strings; a tensor of `_OTHER` is
     read alone."""
     dtype, parameters = tensor.array.dtype, tensor.parameters
     content_type = parameters.get("content_type")
-    if content_type in decoders:
-        return _OTHER
     if (
         dtype.hasobject
         and content_type in (None, "str")

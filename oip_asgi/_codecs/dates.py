@@ -6,16 +6,18 @@ Specification: Content Types, Datetime.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
 from .._protocol.datatypes import Array
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import Tensor, make_tensor
-from .base import ListCodec, bytes_of, decode_elements, encode_elements
+from .._protocol.to_array import Writers, object_array
+from .base import ListCodec, bytes_of, decode_elements
 
 _HOUR: Final = r"(?:[01][0-9]|2[0-3])"
 _SIXTY: Final = r"[0-5][0-9]"
@@ -44,23 +46,36 @@ NO_DATE: Final = b"NaT"
 """A missing date in the column of a frame."""
 
 
+def _write_moment(moment: datetime) -> bytes:
+    if moment != moment:  # pandas' NaT, which is a datetime and not equal to itself
+        raise ValueError("a missing value cannot be a date and time")
+    return moment.isoformat().encode()
+
+
+def _check_text(text: str) -> bytes:
+    _parse_date(text.encode())
+    return text.encode()
+
+
 class DatetimeCodec(ListCodec[datetime]):
     """Lists of `datetime.datetime`, with or without zone. Writes `[N]`, reads `[N]` and `[N, 1]`, and writes
     arrays of `datetime64`, too."""
 
     content_type = "datetime"
     type_hint = list[datetime]
+    writers: ClassVar[Writers] = {datetime: _write_moment, str: _check_text}
+    expected = "a datetime.datetime"
 
     @classmethod
     def encode_input(
-        cls, name: str, payload: list[datetime] | datetime | Array, use_bytes: bool = True
+        cls, name: str, payload: Sequence[datetime] | datetime | Array, use_bytes: bool = True
     ) -> Tensor:
         if isinstance(payload, np.ndarray) and payload.dtype.kind == "M":
             return write_points(name, payload)
-        single = [payload] if isinstance(payload, datetime) else payload
-        if isinstance(single, list) and set(map(type, single)) == {datetime}:  # pandas' NaT is of a subclass
-            return encode_elements(name, list(map(datetime.isoformat, single)), str.encode, cls.content_type)
-        return encode_elements(name, single, _to_text, cls.content_type)
+        if isinstance(payload, list) and set(map(type, payload)) == {datetime}:  # by no code of Python
+            texts = list(map(str.encode, map(datetime.isoformat, payload)))
+            return make_tensor(name, object_array(texts, (len(texts),)), {"content_type": cls.content_type})
+        return super().encode_input(name, payload, use_bytes)
 
     @classmethod
     def decode_input(cls, request_input: Tensor) -> list[datetime]:
@@ -76,17 +91,6 @@ def _parse_dates(elements: list[bytes]) -> list[datetime]:
     if not all(map(_DATE.fullmatch, elements)):
         raise ValueError
     return list(map(datetime.fromisoformat, map(bytes.decode, elements)))
-
-
-def _to_text(element: datetime | str) -> bytes:
-    if isinstance(element, datetime):
-        if element != element:  # pandas' NaT, which is a datetime and not equal to itself
-            raise ValueError("a missing value cannot be a date and time")
-        return element.isoformat().encode()
-    if isinstance(element, str):
-        _parse_date(element.encode())
-        return element.encode()
-    raise TypeError("expected a datetime.datetime")
 
 
 def read_moment(element: bytes) -> datetime:

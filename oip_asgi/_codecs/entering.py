@@ -1,28 +1,32 @@
 """A list that generate, Python, `Client` or score gives for an input -> a tensor, by its kind. The JSON of
 infer is read by `_json.tensor_data`, an instance by `rows`. What is wrong is said with its place.
 
+One table has the kinds: what a tensor may hold, how a declaration names it, and what a column may miss of it.
+Which number, zone or category is no kind; that is looked at where elements are read.
+
 The values are JSON's or Python's own. They differ in this alone: JSON writes dates, bytes and NaN as texts,
 and has no infinity; Python has objects for these. Knows no requests and no pandas.
+
+Specification: Tensor Data Types, Content Types.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Set
+from collections.abc import Collection, Mapping, Set
 from datetime import date, datetime
-from types import NoneType
-from typing import Any, Final
+from types import MappingProxyType, NoneType
+from typing import Any, Final, NamedTuple
 
 from .._json.checked_data import Form, check_elements, flatten, to_whole
 from .._json.flat_objects import Literal, find_problem
 from .._json.tensor_data import from_elements
 from .._json.text import NO_SCALARS, ONLY_FLOATS, Unusual
-from .._protocol.datatypes import DTYPES, FIRST_ROUNDED, MAX_RANK, Array, DType
+from .._protocol.datatypes import DTYPES, FIRST_ROUNDED, FLOATING, MAX_RANK, Array, DType
 from .._protocol.errors import InvalidRequest, show
-from .._protocol.kinds import BOOLEAN, BYTES, DATE, GUESSES, INTEGER, JSON, NUMBER, Kind, find_kind
 from .._protocol.specs import TensorSpec, fill_shape
 from .._protocol.tensors import Tensor, make_tensor
-from .._protocol.to_array import check_exact, object_array, to_wire_array
+from .._protocol.to_array import Writers, check_exact, choose_writer, object_array, to_wire_array
 from .dates import NO_DATE, DatetimeCodec
 from .plain import PandasJSONCodec, write_base64
 
@@ -36,13 +40,64 @@ _NUMBERS: Final[Mapping[bool, Set[type]]] = {
 """The classes of what is read as numbers, from JSON or not: JSON writes NaN as a text. true and false would
 become numbers, and so would what Python can make a float of."""
 
-_WRITERS: Final[Mapping[str, Mapping[type, Callable[[Any], bytes]]]] = {
-    "text": {str: str.encode, bytes: bytes},
-    "bytes": {bytes: write_base64},
-    "date": {str: str.encode, date: lambda each: each.isoformat().encode()},
+
+class Kind(NamedTuple):
+    """What the elements of a list are."""
+
+    element: str
+    content_type: str | None = None
+    stand_in: Any = None
+    """What is read in the place of a value that a column misses, so that errors count all elements. If it
+    is None, None is read as any element is: it becomes NaN or null, or is refused."""
+    writers: Writers = MappingProxyType({})
+    """What makes elements of BYTES of objects of Python. A text that is no date is refused where it is read,
+    as one of JSON is."""
+
+
+_OF_TEXTS: Final[Writers] = {str: str.encode, bytes: bytes}
+_OF_DATES: Final[Writers] = {str: str.encode, date: lambda each: each.isoformat().encode()}
+
+NUMBER: Final = Kind("number")
+INTEGER: Final = Kind("integer")
+BOOLEAN: Final = Kind("boolean")
+NULLABLE_INTEGER: Final = Kind("integer", None, 0)
+NULLABLE_BOOLEAN: Final = Kind("boolean", None, False)
+RAW_TEXT: Final = Kind("text", None, "", _OF_TEXTS)
+TEXT: Final = Kind("text", "str", "", _OF_TEXTS)
+BYTES: Final = Kind("bytes", "base64", None, {bytes: write_base64})
+DATE: Final = Kind("date", "datetime", "2000-01-01", _OF_DATES)
+JSON: Final = Kind("JSON", "pd_json")
+
+_OF_BYTES: Final[Mapping[str | None, Kind]] = {
+    None: RAW_TEXT,
+    **{kind.content_type: kind for kind in (TEXT, BYTES, DATE, JSON)},
 }
-"""What makes elements of BYTES of objects of Python, by kind. A text that is no date is refused where it is
-read, as one of JSON is."""
+
+_OTHER_CODEC: Final = Kind("text", None, None, _OF_TEXTS)
+"""With the content type of a user's codec, or `np`, elements are as they are."""
+
+_GUESSES: Final[tuple[tuple[frozenset[type], Kind, DType], ...]] = (
+    (frozenset(), NUMBER, DTYPES["FP64"]),
+    (frozenset({NoneType}), RAW_TEXT, DTYPES["BYTES"]),
+    (frozenset({int}), INTEGER, DTYPES["INT64"]),
+    (frozenset({int, float, NoneType}), NUMBER, DTYPES["FP64"]),
+    (frozenset({bool, NoneType}), NULLABLE_BOOLEAN, DTYPES["BOOL"]),
+    (frozenset({str, bytes, NoneType}), RAW_TEXT, DTYPES["BYTES"]),
+    (frozenset({datetime, date, NoneType}), DATE, DTYPES["BYTES"]),
+)
+"""What lists are that nobody declared, by the classes of their elements: the first row that has all of
+them."""
+
+
+def _find_kind(spec: TensorSpec) -> Kind:
+    """The kind of what is declared."""
+    if spec.datatype == "BYTES":
+        return _OF_BYTES.get(spec.content_type, _OTHER_CODEC)
+    if spec.datatype in FLOATING:
+        return NUMBER
+    if spec.datatype == "BOOL":
+        return BOOLEAN if spec.pd_dtype is None else NULLABLE_BOOLEAN
+    return INTEGER if spec.pd_dtype is None else NULLABLE_INTEGER
 
 
 def enter(
@@ -54,7 +109,7 @@ def enter(
     A flat list has the declared shape if it fits, and nested ones have their own. Raises InvalidRequest.
     """
     spec = None if spec is not None and spec.other_datatypes == "all" else spec  # its elements decide
-    kind = None if spec is None else find_kind(spec)
+    kind = None if spec is None else _find_kind(spec)
     try:
         if kind is not JSON and (type(value) is dict or (value is None and not is_column)):
             got = NO_SCALARS[type(value)] if is_json else show(value)
@@ -128,7 +183,7 @@ def _guess(leaves: list[Any], classes: set[type], *, is_json: bool) -> tuple[Kin
     alike = {
         float if each is Literal else datetime if issubclass(each, datetime) else each for each in classes
     }
-    guess = next(((kind, dtype) for known, kind, dtype in GUESSES if alike <= known), None)
+    guess = next(((kind, dtype) for known, kind, dtype in _GUESSES if alike <= known), None)
     if guess is None:
         if not is_json and (others := classes - _OF_JSON - {bytes, datetime, date}):
             # which says what to write instead
@@ -187,7 +242,7 @@ def _read(
 
 def _write(leaves: list[Any], classes: set[type], kind: Kind, shape: tuple[int, ...]) -> Array:
     """Objects of Python as BYTES."""
-    known = tuple(_WRITERS[kind.element])
+    known = tuple(kind.writers)
     if not all(issubclass(cls, known) for cls in classes):
         check_elements(
             leaves,
@@ -195,12 +250,7 @@ def _write(leaves: list[Any], classes: set[type], kind: Kind, shape: tuple[int, 
             0,
             is_nested=len(shape) != 1,
         )
-    for of, write in _WRITERS[kind.element].items():
-        if all(issubclass(cls, of) for cls in classes):  # as nearly always
-            leaves = list(map(write, leaves))
-        elif any(issubclass(cls, of) for cls in classes):
-            leaves = [write(each) if isinstance(each, of) else each for each in leaves]
-    return object_array(leaves, shape)
+    return object_array(list(map(choose_writer(classes, kind.writers, bytes), leaves)), shape)
 
 
 def _read_beside_missing(

@@ -11,10 +11,8 @@ import json
 import math
 from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
-from datetime import date
-from decimal import Decimal
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 import numpy as np
@@ -23,8 +21,8 @@ from .._json.text import MAX_DEPTH, check_unseen
 from .._protocol.datatypes import FIRST_ROUNDED, Array
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import Tensor
-from .._protocol.to_array import object_array
-from .base import InputCodec, ListCodec, SingleTensorCodec, bytes_of, decode_elements, encode_elements
+from .._protocol.to_array import Writers, object_array
+from .base import InputCodec, ListCodec, SingleTensorCodec, bytes_of, decode_elements
 
 write_base64: Final = partial(binascii.b2a_base64, newline=False)
 
@@ -63,30 +61,22 @@ class NumpyRequestCodec(SingleTensorCodec[Array]):
     input_codec = NumpyCodec
 
 
+def _check_utf8(element: bytes) -> bytes:
+    element.decode()
+    return element
+
+
 class StringCodec(ListCodec[str]):
     """Lists of strings, in UTF-8. Writes `[N]`, reads `[N]` and `[N, 1]`."""
 
     content_type = "str"
     type_hint = list[str]
-
-    @classmethod
-    def encode_input(cls, name: str, payload: list[str], use_bytes: bool = True) -> Tensor:
-        # then no Python code runs for each
-        are_strings = isinstance(payload, list) and set(map(type, payload)) == {str}
-        return encode_elements(name, payload, str.encode if are_strings else _to_utf8, cls.content_type)
+    writers: ClassVar[Writers] = {str: str.encode, bytes: _check_utf8}
+    expected = "a string"
 
     @classmethod
     def decode_input(cls, request_input: Tensor) -> list[str]:
         return decode_elements(request_input, bytes.decode, cls.content_type, "UTF-8")
-
-
-def _to_utf8(element: str | bytes) -> bytes:
-    if isinstance(element, str):
-        return element.encode()
-    if isinstance(element, bytes):
-        element.decode()
-        return element
-    raise TypeError("expected a string")
 
 
 class StringRequestCodec(SingleTensorCodec[list[str]]):
@@ -103,26 +93,14 @@ class Base64Codec(ListCodec[bytes]):
 
     content_type = "base64"
     type_hint = list[bytes]
-
-    @classmethod
-    def encode_input(cls, name: str, payload: list[bytes] | bytes, use_bytes: bool = True) -> Tensor:
-        single = [payload] if isinstance(payload, bytes) else payload
-        # then no Python code runs for each
-        encode = write_base64 if isinstance(single, list) and {*map(type, single)} == {bytes} else _to_base64
-        return encode_elements(name, single, encode, cls.content_type)
+    writers: ClassVar[Writers] = dict.fromkeys((bytes, bytearray, memoryview), write_base64)
+    expected = "bytes"
 
     @classmethod
     def decode_input(cls, request_input: Tensor) -> list[bytes]:
         return decode_elements(
             request_input, partial(binascii.a2b_base64, strict_mode=True), cls.content_type, "base64"
         )
-
-
-def _to_base64(element: bytes) -> bytes:
-    # b2a_base64 takes all that has memory, such as numbers of numpy
-    if not isinstance(element, (bytes, bytearray, memoryview)):
-        raise TypeError("expected bytes")
-    return write_base64(element)
 
 
 class PandasJSONCodec(InputCodec[list[Any]]):
@@ -183,7 +161,8 @@ def _to_texts(values: Sequence[Any], name: str) -> list[bytes]:
             raise TypeError(f"column {name!r}, row {row} is nested too deep for JSON") from None
         except (TypeError, ValueError) as error:
             raise TypeError(
-                f"column {name!r}, row {row} is {show(value)}, which has no JSON form: {error}"
+                f"column {name!r}, row {row} is {show(value)}, which has no JSON form: {error} "
+                "(pandas.to_datetime makes a column of dates that can be sent, astype(float) one of decimals)"
             ) from None
     return texts
 
@@ -202,25 +181,7 @@ def _to_plain(value: Any) -> Any:
     return None if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-_MENDS: Final = {date: "pandas.to_datetime", Decimal: "astype(float)"}
-"""What SQL gives for dates and decimals, and what makes columns of these."""
-
-
-def _refuse_type(value: Any) -> Any:
-    mend = next(
-        (
-            f"; {mend} makes a column of them one that can be sent"
-            for kind, mend in _MENDS.items()
-            if isinstance(value, kind)
-        ),
-        "",
-    )
-    raise TypeError(f"{type(value).__name__} is no JSON type{mend}")
-
-
-_to_json: Final = json.JSONEncoder(
-    default=_refuse_type, allow_nan=False, ensure_ascii=False, separators=(",", ":")
-).encode
+_to_json: Final = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
 
 
 def read_json(text: bytes) -> Any:

@@ -23,10 +23,10 @@ from msgspec.inspect import FloatType
 from .._json.flat_objects import MAX_VALUES
 from .._protocol.errors import InvalidRequest, InvalidResponse, list_names, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
-from . import rows_of_msgspec, rows_of_pydantic
 from .base import RequestCodec, raise_invalid_response
-from .row_classes import REFUSED, Prepare, RowClass, has_fields, is_of_pydantic, refuse_class, refuse_others
+from .row_classes import REFUSED, Prepare, has_fields, refuse_class, refuse_others
 from .row_fields import Field
+from .row_libraries import explain, read_class
 from .rows_as_json import JSONRows, RowsAsJSON, refuse_inexact
 
 _NO_TEXTS: Final = (datetime, date, bytes)
@@ -48,9 +48,7 @@ class Rows(RequestCodec[Any]):
 
     def __init__(self, cls: type, *, is_list: bool) -> None:
         self.cls, self.is_list = cls, is_list
-        library = rows_of_pydantic if is_of_pydantic(cls) else rows_of_msgspec
-        of_class: RowClass = library.read_class(cls)
-        self._class = of_class
+        self._class = of_class = read_class(cls)
         self._fields = [field for field in of_class.fields if field.reads]
         refuse_class(cls, REFUSED)
         self._names = {field.reads: None for field in self._fields}
@@ -215,7 +213,7 @@ class RowWriter:
                 checked = self._convert(rows)
             except msgspec.ValidationError as error:
                 raise InvalidRequest(
-                    rows_of_msgspec.explain(str(error).replace("`$[0]", "`$", 1), rows, self._by_name)
+                    explain(str(error).replace("`$[0]", "`$", 1), rows, self._by_name)
                 ) from None
         for field, of_object, of_dict in self._floats:
             refuse_inexact(

@@ -7,7 +7,6 @@ Which codec is for which annotation is decided in `_codecs.content_types`.
 from __future__ import annotations
 
 import inspect
-import re
 import typing
 from collections.abc import (
     AsyncGenerator,
@@ -20,7 +19,7 @@ from collections.abc import (
     Sequence,
 )
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -35,7 +34,7 @@ from .._codecs.content_types import (
 )
 from .._codecs.row_classes import REFUSED_AS_RESULTS, has_fields, refuse_class
 from .._codecs.rows import Rows, find_rows_of_result, make_rows
-from .._protocol.datatypes import DTYPES, Datatype, DType, datatype_of, suggest_datatype
+from .._protocol.datatypes import DTYPES, Datatype, DType, datatype_of
 from .._protocol.errors import InvalidRequest, InvalidResponse, show
 from .._protocol.specs import OpenSpec, TensorSpec
 from .._protocol.tensors import InferenceResponse, find_tensor
@@ -59,14 +58,13 @@ _ABSTRACT: Final = frozenset(
 )
 """numpy's classes of several dtypes: an annotation with one of them names no datatype."""
 
-_LIKE_A_DATATYPE: Final = re.compile(r"(?i)(u?int|fp|float|bf|bfloat)\d+")
-
 _ELEMENTS: Final = {kind: DTYPES[scalar.datatypes[0]] for kind, scalar in SCALARS.items()} | {
     bytes: DTYPES["BYTES"]
 }
 """The dtypes of lists of these."""
 
-_KNOWN: Final = (*DTYPES, "BF16")
+
+_KNOWN: Final = typing.get_args(Datatype)
 
 
 class ParsedAnnotation(NamedTuple):
@@ -78,19 +76,14 @@ class ParsedAnnotation(NamedTuple):
     codec: AnyInputCodec | None = None
     request_codec: AnyRequestCodec | None = None
     datatype: Datatype | None = None  # without a TensorSpec
-    shape: tuple[int, ...] | None = None
     unreadable: str | None = None  # numpy's name for elements that no input can hold
 
     def spec(self, name: str) -> TensorSpec | None:
-        """The `TensorSpec` in `Annotated`, else one of this name for the datatype and shape; None if the
-        annotation says neither."""
+        """The `TensorSpec` in `Annotated`, else one of this name for the datatype; None if the annotation
+        says neither."""
         if self.declared is not None or self.datatype is None:
             return self.declared
-        return (
-            OpenSpec(name, self.datatype, [-1], any_shape=True)
-            if self.shape is None
-            else TensorSpec(name, self.datatype, self.shape)
-        )
+        return OpenSpec(name, self.datatype, [-1], any_shape=True)
 
 
 def parse_annotation(annotation: Any) -> ParsedAnnotation:
@@ -102,6 +95,12 @@ def parse_annotation(annotation: Any) -> ParsedAnnotation:
         return parse_annotation(alias[args] if origin else alias)
     if origin is Annotated:
         inner, *extras = args
+        named = next((each for each in extras if isinstance(each, str) and each in _KNOWN), None)
+        if named is not None:
+            raise TypeError(
+                f"{inspect.formatannotation(annotation)}: {named!r} alone declares nothing: write "
+                f'TensorSpec("name", "{named}", [-1]) in its place'
+            )
         codec = next((extra for extra in extras if is_input_codec(extra) or is_request_codec(extra)), None)
         if codec is not None:
             check_complete(codec, inspect.formatannotation(annotation))
@@ -109,7 +108,6 @@ def parse_annotation(annotation: Any) -> ParsedAnnotation:
             declared=next((extra for extra in extras if isinstance(extra, TensorSpec)), None),
             codec=codec if is_input_codec(codec) else None,
             request_codec=codec if is_request_codec(codec) else None,
-            **_parse_extras(annotation, extras),
         )
     if origin in (typing.Union, UnionType):
         members = [member for member in args if member is not NoneType]
@@ -119,8 +117,8 @@ def parse_annotation(annotation: Any) -> ParsedAnnotation:
 
 
 def _parse_array(args: Sequence[Any]) -> ParsedAnnotation:
-    """Parse the arguments of `np.ndarray[shape, np.dtype[scalar]]`, which `npt.NDArray[scalar]` stands
-    for."""
+    """Parse the arguments of `np.ndarray[shape, np.dtype[scalar]]`, which `npt.NDArray[scalar]` stands for.
+    Nothing is read of the shape."""
     datatype: Datatype | None
     parsed, dtype = ParsedAnnotation(np.ndarray), args[1] if len(args) == 2 else None
     scalar = next(iter(typing.get_args(dtype)), None) if typing.get_origin(dtype) is np.dtype else None
@@ -131,43 +129,7 @@ def _parse_array(args: Sequence[Any]) -> ParsedAnnotation:
     else:
         datatype = datatype_of(np.dtype(scalar).newbyteorder("<"))
         unreadable = scalar.__name__ if datatype is None else None
-    sizes = typing.get_args(args[0])
-    has_rank = typing.get_origin(args[0]) is tuple and sizes and Ellipsis not in sizes
-    return parsed._replace(
-        datatype=datatype, shape=tuple(map(_read_size, sizes)) if has_rank else None, unreadable=unreadable
-    )
-
-
-def _read_size(argument: Any) -> int:
-    """The size that `int` or `Literal[4]` stands for."""
-    values = typing.get_args(argument) if typing.get_origin(argument) is Literal else ()
-    return values[0] if len(values) == 1 and type(values[0]) is int else -1
-
-
-def _parse_extras(annotation: Any, extras: Sequence[Any]) -> dict[str, Any]:
-    """Parse `Annotated[..., "FP32", [-1, 4]]`: a datatype, and a shape or none. Other extras, such as texts
-    for readers, are ignored."""
-    shapes = [
-        tuple(extra)
-        for extra in extras
-        if isinstance(extra, (list, tuple)) and all(type(size) is int for size in extra)
-    ]
-    texts = [extra for extra in extras if isinstance(extra, str)]
-    datatype = next((name for text in texts for name in _KNOWN if name == text), None)
-    if datatype is not None:
-        TensorSpec("x", datatype, shapes[0] if shapes else ())  # raises if it cannot be one
-        return {"datatype": datatype, "shape": shapes[0] if shapes else None, "unreadable": None}
-    meant = next((text for text in texts if shapes or _LIKE_A_DATATYPE.fullmatch(text)), None)
-    if meant is not None:
-        expected = f"expected one of {', '.join(_KNOWN)}{suggest_datatype(meant)}"
-        raise TypeError(f"{inspect.formatannotation(annotation)}: {meant!r} is no datatype: {expected}")
-    if shapes:
-        raise TypeError(
-            f"{inspect.formatannotation(annotation)} has a shape and no datatype: write "
-            f'Annotated[np.ndarray, "FP32", {list(shapes[0])}], or TensorSpec("name", "FP32", '
-            f"{list(shapes[0])})"
-        )
-    return {}
+    return parsed._replace(datatype=datatype, unreadable=unreadable)
 
 
 def as_(response: InferenceResponse, name: str, annotation: Any) -> Any:
@@ -286,7 +248,6 @@ def parse_return(annotation: Any, codecs: Codecs, *, streams: bool) -> Returned:
     if streams and args and typing.get_origin(parsed.wanted) in _ITERATED:  # such as AsyncGenerator[X, None]
         return parse_return(args[0], codecs, streams=False)
     if parsed.request_codec is not None:
-        codecs.check_library(parsed.request_codec, inspect.formatannotation(annotation))
         return Returned(request_codec=parsed.request_codec)
     rows = None if parsed.codec or codecs.find_writer(parsed.wanted) else find_rows_of_result(parsed.wanted)
     if rows is not None:

@@ -95,7 +95,7 @@ def take_request(accepted: Accepted, *_: Any) -> InferenceRequest:
     tensors = list(accepted.tensors.values())
     if all(map(operator.is_, tensors, request.inputs)):
         return request
-    return InferenceRequest(tensors, request.id, request.parameters, request.outputs, request.decoders)
+    return InferenceRequest(tensors, request.id, request.parameters, request.outputs)
 
 
 def take_context(accepted: Accepted, *_: Any) -> InferenceContext:
@@ -245,12 +245,6 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def _check_content_type(self, content_type: str) -> None:
         arguments, codecs = self.arguments, self.codecs
         reader = arguments.whole
-        if not self.knows_columns:
-            raise InvalidRequest(
-                f"the request has the content_type {show(content_type)}, but the model does not know the "
-                "names of its columns, so it would "
-                "take any, in any order: leave it out, and send one tensor of all columns"
-            )
         if reader is not None and content_type != reader.codec.content_type:
             raise InvalidRequest(
                 f"the request has the content_type {show(content_type)}, which cannot become "

@@ -15,7 +15,15 @@ import msgspec
 import numpy as np
 
 from .._codecs.column_reading import read_column
-from .._codecs.content_types import UNTYPED, Codecs, Reader, RequestReader, get_array
+from .._codecs.content_types import (
+    UNTYPED,
+    Codecs,
+    Reader,
+    RequestReader,
+    get_array,
+    make_column_reader,
+    make_request_reader,
+)
 from .._codecs.dataframes import PandasCodec
 from .._codecs.rows import Rows
 from .._extensions.common import OF_PROTOCOL
@@ -48,6 +56,7 @@ from .signature import (
     find_instead,
     list_parameter_names,
     parse_signature,
+    take_all,
 )
 
 
@@ -62,15 +71,14 @@ def bind(
     signature, declared = parse_signature(function, specs, codecs, content_type)
     known = _list_known_inputs(signature, optional, declared)
     inputs, parameters = _take_parameters(signature, known, declared)
-    unnamed = [entry for entry in inputs if entry.reader is None]
     whole = _make_request_reader(signature, inputs, declared)
-    each = _find_receiver(signature, unnamed, declared)
     _check_content_type(whole, inputs, declared)
-    arguments = _make_arguments(function, signature, inputs, unnamed, parameters, whole, each, declared)
-    of_rest = _find_what_becomes(each, whole)
-    is_open = (each or whole or signature.of_one_request is InferenceRequest) and not (specs or unnamed)
+    arguments = _make_arguments(function, signature, inputs, parameters, whole, declared)
+    rest, of_rest = signature.rest, _find_what_becomes(signature.rest, whole)
+    has_unnamed = any(entry.reader is None for entry in inputs)
+    is_open = (rest or take_all(signature.plain)) and not (specs or has_unnamed)
     accepted = make_inputs(
-        [_describe_input(entry, each, of_rest) for entry in inputs], of_rest if is_open else None
+        [_describe_input(entry, rest, of_rest) for entry in inputs], of_rest if is_open else None
     )
     return Binding(
         inputs=accepted,
@@ -81,7 +89,7 @@ def bind(
         refused=frozenset()
         if arguments.read_parameters
         else frozenset(p.parameter.name for p in signature.plain if not p.is_scalar),
-        is_plain={taken.from_ for taken in parameters} <= PLAIN and not (each or accepted.ranged),
+        is_plain={taken.from_ for taken in parameters} <= PLAIN and not (rest or accepted.ranged),
         most_on_loop=LOOP_COLUMNS if of_rest in ("series", "column") else LOOP_BYTES,
         is_untyped=signature.untyped is not None,
         knows_columns=signature.fitted != [] or declared.request_codec is not PandasCodec or len(specs) > 0,
@@ -139,64 +147,43 @@ def _make_request_reader(
                 "called: rename one"
             )
     known = {entry.name: entry.spec for entry in inputs if entry.reader is None}
-    reader = declared.codecs.make_request_reader(codec, annotation, {} if isinstance(codec, Rows) else known)
+    reader = make_request_reader(codec, annotation, {} if isinstance(codec, Rows) else known)
     for spec in filter(None, reader.known.values()):
         if spec.pd_dtype is not None:
             try:  # a wrong declaration fails here, and not each request
-                read_column(
-                    Tensor(spec.name, np.empty(0, spec.dtype), dict(spec.parameters)), reader.decoders
-                )
+                read_column(Tensor(spec.name, np.empty(0, spec.dtype), dict(spec.parameters)))
             except InvalidRequest as error:
                 raise ValueError(f"{declared.label}: {error}") from None
     return reader
-
-
-def _find_receiver(
-    signature: Signature, unnamed: Sequence[Input], declared: Declared
-) -> ParsedParameter | None:
-    """Decide which of `*inputs` and `**inputs` gets the inputs without a parameter of their own; None if
-    neither does."""
-    spread, rest = signature.spread, signature.rest
-    if rest and not (spread and len(declared.specs) == len(unnamed) == 1):
-        return rest
-    if signature.of_one_request is InferenceRequest or any(p.request_codec for p in signature.plain):
-        return None
-    if spread and not unnamed:
-        raise TypeError(
-            f"{declared.label} does not name its inputs: declare them with inputs=[TensorSpec(...)]"
-        )
-    if unnamed and not spread:
-        raise TypeError(
-            f"{declared.label} has no parameter for the declared inputs "
-            f"{[entry.name for entry in unnamed]}: rename them or the "
-            "parameters, or take **inputs"
-        )
-    return spread
 
 
 def _make_arguments(
     function: Callable[..., Any],
     signature: Signature,
     inputs: Sequence[Input],
-    unnamed: Sequence[Input],
     parameters: Sequence[Parameter],
     whole: RequestReader | None,
-    each: ParsedParameter | None,
     declared: Declared,
 ) -> Arguments:
+    """How the arguments are made. Inputs without a parameter of their own go to `**inputs`, or to what takes
+    all of these."""
+    rest, unnamed = signature.rest, [entry for entry in inputs if entry.reader is None]
+    if unnamed and rest is None and not take_all(signature.plain):
+        raise TypeError(
+            f"{declared.label} has no parameter for the declared inputs "
+            f"{[entry.name for entry in unnamed]}: rename them or the "
+            "parameters, or take **inputs"
+        )
     named = frozenset(entry.name for entry in inputs if entry.reader)
-    read = None if each is None else _make_each_reader(each, unnamed, declared)
-    is_rest = each is not None and each is signature.rest
-    reserved = list_parameter_names(function) - named if is_rest else frozenset()
+    reserved = frozenset() if rest is None else list_parameter_names(function) - named
     if clashing := sorted(reserved.intersection(entry.name for entry in unnamed)):
         raise TypeError(
             f"{declared.label}: the declared input {clashing[0]!r} has the name of a parameter that is "
             "something else: rename one of them"
         )
-    spread = [] if is_rest or read is None else [Parameter(entry.name, read) for entry in unnamed]
     return Arguments(
-        parameters=[*parameters, *spread],
-        rest=read if is_rest else None,
+        parameters=parameters,
+        rest=None if rest is None else _make_each_reader(rest, unnamed, declared),
         whole=whole,
         named=named,
         reserved=reserved,
@@ -205,9 +192,9 @@ def _make_arguments(
 
 
 def _make_each_reader(annotated: ParsedParameter, inputs: Sequence[Input], declared: Declared) -> Read:
-    """Make the function that reads each tensor of `*inputs` or `**inputs`."""
+    """Make the function that reads each tensor of `**inputs`."""
     annotation, text, datatype = annotated.annotation, annotated.text, annotated.annotation.datatype
-    if (annotation.declared is not None or annotation.shape is not None) and not declared.specs:
+    if annotation.declared is not None and not declared.specs:
         raise TypeError(f"{declared.label}: {text} declares one tensor, but any number may come: use inputs=")
     if annotated.request_codec is not None or annotated.reader is None:
         raise TypeError(
@@ -240,19 +227,19 @@ def _check_content_type(reader: RequestReader | None, inputs: Sequence[Input], d
         )
 
 
-def _find_what_becomes(each: ParsedParameter | None, whole: RequestReader | None) -> Becomes:
-    """What becomes of an input without a parameter of its own: `each` gets it, or `whole` reads all of
+def _find_what_becomes(rest: ParsedParameter | None, whole: RequestReader | None) -> Becomes:
+    """What becomes of an input without a parameter of its own: `**inputs` gets it, or `whole` reads all of
     these."""
     if whole is not None and isinstance(whole.codec, Rows):
         return "field"
     if whole is not None and whole.codec.content_type == PandasCodec.content_type:
         return "column"
-    return "series" if each is not None and each.reader is not None and each.reader.is_column else "value"
+    return "series" if rest is not None and rest.reader is not None and rest.reader.is_column else "value"
 
 
-def _describe_input(entry: Input, each: ParsedParameter | None, of_rest: Becomes) -> Input:
+def _describe_input(entry: Input, rest: ParsedParameter | None, of_rest: Becomes) -> Input:
     """An input with what becomes of it, as that of the rest is known."""
-    reader = entry.reader or (each and each.reader)
+    reader = entry.reader or (rest and rest.reader)
     is_unannotated = entry.spec is not None and reader is not None and not reader.annotation
     becomes: Becomes = of_rest
     if entry.reader is not None:
@@ -275,15 +262,11 @@ def _take_parameters(
     """All inputs, and how the value of each plain parameter is made, but for those that always have their
     default."""
     inputs, parameters = {**known}, list[Parameter]()
-    for annotated, name in zip(signature.plain, signature.names, strict=True):
-        entry, parameter = _take_parameter(annotated, name, inputs, declared)
+    for annotated in signature.plain:
+        entry, parameter = _take_parameter(annotated, inputs, declared)
         if entry is not None:
             inputs[entry.name] = entry
-        kind = annotated.parameter.kind
-        # parameters before `*inputs` cannot be passed by keyword
-        is_by_position = kind is inspect.Parameter.POSITIONAL_ONLY or (
-            signature.spread and kind is not inspect.Parameter.KEYWORD_ONLY
-        )
+        is_by_position = annotated.parameter.kind is inspect.Parameter.POSITIONAL_ONLY
         if is_by_position or parameter.from_ is not take_default:
             parameters.append(
                 parameter._replace(keyword=None if is_by_position else annotated.parameter.name)
@@ -292,12 +275,12 @@ def _take_parameters(
 
 
 def _take_parameter(
-    annotated: ParsedParameter, name: str, inputs: Mapping[str, Input], declared: Declared
+    annotated: ParsedParameter, inputs: Mapping[str, Input], declared: Declared
 ) -> tuple[Input | None, Parameter]:
     """Decide how the value of one parameter is made. Returns its input, if it has one of its own or declares
     one, and that."""
-    parameter, annotation, request_codec, reader = annotated
-    spec = _find_own_spec(annotated, name, declared)
+    parameter, annotation, request_codec, reader, name = annotated
+    spec = _find_own_spec(annotated, declared)
     name = name if spec is None else spec.name
     entry = inputs.get(name, Input(name))
     if spec is not None:
@@ -358,10 +341,10 @@ def _take_input(
     return taken, Parameter(name, reader.read, default, from_)
 
 
-def _find_own_spec(annotated: ParsedParameter, name: str, declared: Declared) -> TensorSpec | None:
+def _find_own_spec(annotated: ParsedParameter, declared: Declared) -> TensorSpec | None:
     """What the annotation of a parameter declares."""
     annotation = annotated.annotation
-    spec = annotation.spec(name)
+    spec = annotation.spec(annotated.name)
     if spec is None or (declared.specs and annotation.declared is None):
         return None
     if declared.specs:
@@ -389,7 +372,7 @@ def _fit_reader(entry: Input, reader: Reader, declared: Declared) -> Reader:
                 f"for {reader.annotation}"
             )
         if reader.is_column:
-            reader = declared.codecs.make_column_reader(reader.annotation, spec)
+            reader = make_column_reader(reader.annotation, spec)
     if content_type is None:
         return reader
     default = reader.by_content_type.get(content_type)
@@ -416,7 +399,7 @@ def _check_readable(annotated: ParsedParameter, declared: Declared) -> None:
     unreadable, codec = annotated.annotation.unreadable, annotated.annotation.codec
     if annotated.reader is not None and (unreadable is None or codec is not None):
         return
-    instead, why = find_instead(annotated.annotation.wanted, declared.codecs), "which no tensor can become"
+    instead, why = find_instead(annotated.annotation.wanted), "which no tensor can become"
     if unreadable is not None:
         instead = "annotate " + {"str_": "list[str]", "datetime64": "list[datetime]"}.get(
             unreadable, "np.ndarray"

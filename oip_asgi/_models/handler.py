@@ -26,7 +26,7 @@ from .annotations import Outputs
 from .arguments import Binding, take_array
 from .bind import bind
 from .callables import STREAMS, Kind, find_owner, kind_of
-from .estimators import declare, is_of_library, takes_columns
+from .estimators import declare, takes_columns
 from .limiter import Uses
 from .model_options import ModelOptions
 
@@ -91,8 +91,6 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     others: Mapping[str, Binding]
     """How the function is called for requests with these content types. They make one value of all tensors
     where the declaration makes one of each tensor, or the other way round."""
-    inputs: Sequence[TensorSpec]
-    outputs: Sequence[TensorSpec]
     shown: tuple[Sequence[TensorSpec], Sequence[TensorSpec]]
     """The inputs and outputs of its metadata."""
     shown_inputs: Mapping[str, TensorSpec]
@@ -100,8 +98,7 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     codecs: Codecs
     """The content types that requests may name."""
     content_type: str | None
-    """The declared content type of each tensor that `content_types` does not name."""
-    content_types: Mapping[str, str]
+    """The declared content type of each tensor for which nothing else is declared."""
     is_checked: bool
     """Whether requests are checked against the inputs."""
     once: Handler | None
@@ -162,9 +159,10 @@ def make_handler(
         _check_member_names(binding, outputs, options)
     if options.max_batch_size is not None:
         _check_batching(binding, outputs, options, streams=streams, is_checked=is_checked)
-    answers_once = (
-        None if loaded.once is None else msgspec.structs.replace(loaded, function=loaded.once, once=None)
-    )
+    once = None
+    if loaded.once is not None:
+        answers_once = msgspec.structs.replace(loaded, function=loaded.once, once=None)
+        once = make_handler(answers_once, options, codecs, uses=uses)
     shown = (inputs, outputs) if is_checked else (loaded.inputs, loaded.outputs)
     answers = Outputs(outputs, binding.returned, codecs)
     return Handler(
@@ -174,16 +172,13 @@ def make_handler(
         streams=streams,
         binding=binding,
         others=others,
-        inputs=inputs,
-        outputs=outputs,
         shown=shown,
         shown_inputs={spec.name: spec for spec in shown[0]},
         answers=answers,
         codecs=codecs,
         content_type=None if content_type in codecs.request_only else content_type,
-        content_types={spec.name: spec.content_type for spec in inputs if spec.content_type is not None},
         is_checked=is_checked,
-        once=None if answers_once is None else make_handler(answers_once, options, codecs, uses=uses),
+        once=once,
         uses=uses,
         watch=Watch(is_measured=kind in ("async", "async stream")),
         array_model=_find_array_model(binding, answers, options) if is_checked and not streams else None,
@@ -220,8 +215,11 @@ def _bind_all(
     content_type, others = options.content_type, dict[str, Binding]()
     binding = bind(function, tuple(options.inputs), codecs, content_type, optional)
     if binding.is_untyped:
+        # without `pd` for an estimator that does not know its columns
         others = {
-            name: bind(function, own, codecs, name) for name in codecs.request_only if name != content_type
+            name: other
+            for name in codecs.request_only
+            if name != content_type and (other := bind(function, own, codecs, name)).knows_columns
         }
         if content_type in codecs.request_only:
             with contextlib.suppress(TypeError):  # more is declared than one tensor could be
@@ -232,12 +230,6 @@ def _bind_all(
 def _check_declared(
     binding: Binding, outputs: Sequence[TensorSpec], options: ModelOptions, loaded: Callable[..., Any] | None
 ) -> None:
-    is_of_arrays = loaded is not None and is_of_library(loaded) and binding.arguments.whole is None
-    if is_of_arrays and any(spec.datatype == "BF16" for spec in binding.inputs.specs):
-        raise ValueError(
-            f"{options}: no estimator computes with BF16: declare FP32, or leave inputs= out, which takes "
-            "BF16 too"
-        )
     if loaded is not None and not binding.knows_columns:  # `load=` may fit it
         raise TypeError(
             f"{options}: the {type(find_owner(loaded)).__name__} does not know the names of its columns, so "

@@ -10,7 +10,7 @@ any thread. A request that ends, fails or is cancelled gives its slot up: by `en
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -72,6 +72,12 @@ SLOT_TRANSITIONS: Final[Mapping[SlotEvent, Mapping[SlotState, tuple[SlotAction, 
 of this package."""
 
 
+def set_all(signals: Iterable[Signal]) -> None:
+    """Set signals, after the lock was released: what waits for one may want the lock."""
+    for signal in signals:
+        signal.set()
+
+
 class Uses(msgspec.Struct, eq=False):
     """How many requests use one handler. To read or write it, hold the model's lock."""
 
@@ -110,15 +116,13 @@ class Slot(msgspec.Struct, eq=False):
         up."""
         with self.limiter.lock:
             signals = self.limiter.change(self, "end" if is_last else "end part")
-        for signal in signals:
-            signal.set()
+        set_all(signals)
 
     def give_up(self) -> None:
         """End the request. The slot goes back now, or as soon as the thread's part has ended."""
         with self.limiter.lock:
             signals = self.limiter.change(self, "give up")
-        for signal in signals:
-            signal.set()
+        set_all(signals)
 
 
 class Limiter:
@@ -151,8 +155,7 @@ class Limiter:
         with self.lock:
             self.max_concurrency = max_concurrency
             turns = self._give_turns()
-        for signal in turns:
-            signal.set()
+        set_all(turns)
 
     def enter(self, slot: Slot, may_run: bool = True, may_wait: bool = True) -> bool:
         """Let a slot run, or wait in the queue. False if the request may not wait, or the queue is full. The
@@ -228,8 +231,7 @@ class Limiter:
             for slot in list(self._queue):
                 assert slot.turn is not None  # it waits
                 signals += [slot.turn, *self.change(slot, "unload" if is_unloaded else "refuse")]
-        for signal in signals:
-            signal.set()
+        set_all(signals)
 
     def make_idle_signal(self) -> Signal:
         """A signal that is set as soon as no call runs or waits."""

@@ -59,9 +59,8 @@ async def call_hook(io: IO, hook: Callable[..., Any], *args: Any) -> Any:
     return refuse_coroutine(await io.run(called, "hook"))
 
 
-def _takes_argument(hook: Callable[..., Any] | None, annotation: type | None, where: str) -> bool:
-    """Whether a hook takes one argument: a positional parameter without a default, or the first one if it is
-    annotated so."""
+def _takes_argument(hook: Callable[..., Any] | None, where: str) -> bool:
+    """Whether a hook takes one argument: it has a positional parameter without a default."""
     try:
         parameters = [] if hook is None else list(inspect.signature(hook).parameters.values())
     except (ValueError, TypeError):  # a callable that is not written in Python
@@ -76,9 +75,7 @@ def _takes_argument(hook: Callable[..., Any] | None, annotation: type | None, wh
         raise TypeError(
             f"{where} has {required} parameters without a default: it is called with one argument or none"
         )
-    # annotations are text if a module defers them
-    named = (annotation, annotation.__name__) if annotation is not None else ()
-    return required == 1 or (len(positional) > 0 and positional[0].annotation in named)
+    return required == 1
 
 
 class Loader:
@@ -94,12 +91,12 @@ class Loader:
         """Whether something is called when the model is unloaded. What `load=` returns may bring it."""
         self.is_factory = options.function is None
         """Whether `load=` returns the function."""
-        self.takes_parameters = _takes_argument(options.load, LoadParameters, f"{options}: load=")
+        self.takes_parameters = _takes_argument(options.load, f"{options}: load=")
         self.prove: Callable[[IO, Handler], Coroutine[Any, Any, None]] | None = None
         """Calls what was loaded before it serves; it raises if the load has failed with that."""
         self._waits_for: list[Loader] = []
         """The models for whose loads and unloads hooks of this one wait."""
-        self._unload_takes_function = _takes_argument(options.unload, None, f"{options}: unload=")
+        self._unload_takes_function = _takes_argument(options.unload, f"{options}: unload=")
         if self._unload_takes_function and not self.is_factory:
             raise TypeError(
                 f"{options}: unload= has a parameter for what load= returned, but the function is "

@@ -26,7 +26,7 @@ from .._codecs.dates import DatetimeCodec
 from .._codecs.plain import NumpyCodec, PandasJSONCodec, StringCodec
 from .._codecs.rows import Rows
 from .._codecs.torch import replace_torch
-from .._protocol.datatypes import Array, DType, cast, find_overflow
+from .._protocol.datatypes import DType, cast, find_overflow
 from .._protocol.errors import InferenceError, InvalidRequest, ModelFault, list_names, show
 from .._protocol.schemas import RequestOutput
 from .._protocol.specs import TensorSpec
@@ -232,7 +232,6 @@ def _encode(codec: AnyInputCodec, name: str, value: Any, dtype: DType | None) ->
         value = value.tolist()
     shape = value.shape if isinstance(value, ndarray) and value.ndim else (1, 1, 1)
     if shape[1:] in ((), (1,)) and value.dtype.kind != "M":
-        _check_shape(name, value)
         value = _call_encoder(as_array, value).ravel().tolist()
     return _keep_shape(_call_encoder(codec.encode_output, name, value), shape)
 
@@ -283,7 +282,11 @@ def _to_tensor(name: str, value: Any, dtype: DType | None = None, spec: TensorSp
         # an empty list has no further dimensions of its own
         empty = (0, *(max(size, 0) for size in spec.shape[1:]))
         array = spec.to_declared_rank(array) if array.size else array.reshape(empty)
-    _check_shape(name, array)
+    if not array.size:
+        try:
+            count(array.shape)
+        except InvalidRequest as error:
+            raise ModelFault(f"output {name!r} has {show(array.shape)} as its shape: {error}") from None
     return make_tensor(name, array, {}) if array.dtype.hasobject else Tensor(name, array)
 
 
@@ -302,14 +305,6 @@ def _check_name(name: Any) -> str:
         raise ModelFault(
             f"an output is called {show(name)}: expected a string without lone surrogates"
         ) from None
-
-
-def _check_shape(name: str, array: Array) -> None:
-    if not array.size:
-        try:
-            count(array.shape)
-        except InvalidRequest as error:
-            raise ModelFault(f"output {name!r} has {show(array.shape)} as its shape: {error}") from None
 
 
 def _cast(tensor: Tensor, spec: TensorSpec) -> Tensor:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Sequence
-from datetime import date, time, timedelta
-from enum import Enum
-from inspect import Parameter, formatannotation
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter
 from itertools import compress
 from types import NoneType, UnionType
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from .._codecs.base import AnyRequestCodec, find_class
+from .._codecs.base import AnyRequestCodec
 from .._codecs.content_types import UNTYPED, Codecs, Reader
 from .._codecs.rows import find_rows
 from .._protocol.specs import TensorSpec
@@ -49,6 +47,7 @@ class ParsedParameter(NamedTuple):
     annotation: ParsedAnnotation
     request_codec: AnyRequestCodec | None
     reader: Reader | None
+    name: str  # of its tensor
 
     @property
     def is_optional(self) -> bool:
@@ -68,12 +67,10 @@ class ParsedParameter(NamedTuple):
 
 
 class Signature(NamedTuple):
-    """The parameters of a callable: the plain ones, `*inputs`, and `**inputs`."""
+    """The parameters of a callable: the plain ones, and `**inputs`."""
 
     plain: Sequence[ParsedParameter]
-    spread: ParsedParameter | None
     rest: ParsedParameter | None
-    names: Sequence[str]  # the tensor's name of each plain one
     returned: Any  # the annotation of the result
     untyped: ParsedParameter | None = None  # the one that content types such as `pd` are for
     # the columns with which its estimator was fitted; None for other functions
@@ -96,11 +93,8 @@ def parse_signature(
     declared = Declared(label, specs, codecs, content_type, request_codec)
     names = _find_names_by_position(function, declared)
     if names is not None:
-        plain = [
-            _parse_parameter(Parameter(f"x{at}", Parameter.POSITIONAL_ONLY), declared)
-            for at in range(len(names))
-        ]
-        return Signature(plain, None, None, names, Parameter.empty), declared
+        unnamed = _parse_parameter(Parameter("x", Parameter.POSITIONAL_ONLY), declared)
+        return Signature([unnamed._replace(name=name) for name in names], None, Parameter.empty), declared
     read = _read_signature(function, label)
     declared = declared._replace(label=f"{label}({', '.join(read.parameters)})")
     parsed = [_parse_parameter(parameter, declared) for parameter in read.parameters.values()]
@@ -114,11 +108,16 @@ def parse_signature(
             f"{declared.label} was fitted with a data frame, and takes no array of one dimension: write "
             'content_type="pd"'
         )
-    names = _name_parameters(plain, rest, specs)
+    plain = _name_parameters(plain, rest, specs)
     if untyped is not None and request_codec is not None:
         # all tensors go to `untyped`, as for scikit-learn's `pipeline.predict(X, **params)`
-        plain, rest = [p._replace(request_codec=request_codec) if p is untyped else p for p in plain], None
-    return Signature(plain, spread, rest, names, read.return_annotation, untyped, fitted), declared
+        plain = [
+            p._replace(request_codec=request_codec) if p.parameter is untyped.parameter else p for p in plain
+        ]
+        rest = None
+    if spread is not None:
+        plain, rest = _spread_inputs(plain, spread, rest, declared)
+    return Signature(plain, rest, read.return_annotation, untyped, fitted), declared
 
 
 def _find_names_by_position(function: Callable[..., Any], declared: Declared) -> list[str] | None:
@@ -152,13 +151,9 @@ def _read_signature(function: Callable[..., Any], label: str) -> inspect.Signatu
     try:
         signature = inspect.signature(function, eval_str=True)
     except Exception as error:
-        # Python cannot make `Optional` of an annotation that holds a list
-        mend = (
-            "write a shape as a tuple, such as (-1, 4)"
-            if "unhashable" in str(error)
-            else "import the name at run time, or drop it"
-        )
-        raise TypeError(f"an annotation of {label} cannot be resolved ({error}): {mend}") from error
+        raise TypeError(
+            f"an annotation of {label} cannot be resolved ({error}): import the name at run time, or drop it"
+        ) from error
     if next(iter(signature.parameters), None) == "self":
         owner = label.rpartition(".")[0].rpartition(".")[2]
         instance = (
@@ -206,7 +201,7 @@ def _parse_parameter(parameter: inspect.Parameter, declared: Declared) -> Parsed
                 f"{declared.label}: parameter {parameter.name!r} is rows, which each request has: leave its "
                 "default out"
             )
-    return ParsedParameter(parameter, annotation, request_codec, reader)
+    return ParsedParameter(parameter, annotation, request_codec, reader, parameter.name)
 
 
 def _find_untyped_parameter(
@@ -224,14 +219,12 @@ def _find_untyped_parameter(
 
 def _name_parameters(
     plain: Sequence[ParsedParameter], rest: ParsedParameter | None, specs: Sequence[TensorSpec]
-) -> list[str]:
-    """The tensor's name of each parameter. If there is one, such as `X` of `predict(X)`, it takes the only
-    declared input."""
-    names = [p.parameter.name for p in plain]
-    if len(specs) == 1 and specs[0].name not in names:
-        others_take_it = rest or any(
-            p.request_codec or p.annotation.wanted is InferenceRequest for p in plain
-        )
+) -> list[ParsedParameter]:
+    """The parameters by the names of their tensors. If there is one, such as `X` of `predict(X)`, it takes
+    the only declared input."""
+    named = list(plain)
+    if len(specs) == 1 and all(specs[0].name != p.name for p in plain):
+        others_take_it = rest is not None or take_all(plain)
         tensors = [
             p
             for p in plain
@@ -243,8 +236,40 @@ def _name_parameters(
         # what must be there before what may be, and arrays before scalars
         ranks = [(p.is_optional, p.is_scalar) for p in tensors]
         if ranks and ranks.count(min(ranks)) == 1:
-            names[plain.index(tensors[ranks.index(min(ranks))])] = specs[0].name
-    return names
+            place = plain.index(tensors[ranks.index(min(ranks))])
+            named[place] = plain[place]._replace(name=specs[0].name)
+    return named
+
+
+def take_all(plain: Sequence[ParsedParameter]) -> bool:
+    """Whether a parameter takes all tensors that have no parameter of their own."""
+    return any(p.request_codec or p.annotation.wanted is InferenceRequest for p in plain)
+
+
+def _spread_inputs(
+    plain: list[ParsedParameter],
+    spread: ParsedParameter,
+    rest: ParsedParameter | None,
+    declared: Declared,
+) -> tuple[list[ParsedParameter], ParsedParameter | None]:
+    """What a function with `*inputs` takes: it has a parameter by position for each declared input without
+    one. Beside `**inputs`, it has one for the only input."""
+    names = [spec.name for spec in declared.specs]
+    if (rest is not None and len(names) != 1) or take_all(plain):
+        return plain, rest
+    if not names:
+        raise TypeError(
+            f"{declared.label} does not name its inputs: declare them with inputs=[TensorSpec(...)]"
+        )
+    taken = {p.name for p in plain}
+    by_position = spread._replace(parameter=spread.parameter.replace(kind=Parameter.POSITIONAL_ONLY))
+    before = [
+        p
+        if p.parameter.kind is Parameter.KEYWORD_ONLY
+        else p._replace(parameter=p.parameter.replace(kind=Parameter.POSITIONAL_ONLY))
+        for p in plain
+    ]
+    return [*before, *(by_position._replace(name=name) for name in names if name not in taken)], None
 
 
 def list_parameter_names(function: Callable[..., Any]) -> frozenset[str]:
@@ -288,18 +313,15 @@ def choose_type(parsed: ParsedAnnotation, codecs: Codecs) -> ParsedAnnotation:
     return parsed
 
 
-def find_instead(annotation: Any, codecs: Codecs) -> str | None:
+def find_instead(annotation: Any) -> str | None:
     """What to write in the place of a type that a client may want to send. None if it could not be sent in
     any form."""
-    members = list(map(parse_annotation, _list_members(annotation)))
-    readable = [
-        member.wanted for member in members if codecs.make_reader(member.wanted, member.codec) is not None
-    ]
-    if readable:
-        return f"annotate one of these types, such as {formatannotation(readable[-1])}"
     arguments = typing.get_args(annotation)
     element = arguments[0] if typing.get_origin(annotation) is list and arguments else annotation
-    return next((text for is_meant, text in _INSTEAD if is_meant(element)), None)
+    classes = getattr(element, "__mro__", (typing.get_origin(element) or element,))
+    modules = [str(getattr(cls, "__module__", "")).partition(".")[0] for cls in classes]
+    names = [f"{module}.{getattr(cls, '__name__', '')}" for module, cls in zip(modules, classes, strict=True)]
+    return next((_INSTEAD[name] for name in names if name in _INSTEAD), None)
 
 
 def _list_members(annotation: Any) -> Sequence[Any]:
@@ -310,44 +332,22 @@ def _list_members(annotation: Any) -> Sequence[Any]:
     return [member for member in members if member is not NoneType]
 
 
-def _match_types(*kinds: Any) -> Callable[[Any], bool]:
-    return lambda element: isinstance(element, type) and issubclass(element, kinds)
+_DATES: Final = "annotate list[datetime]: dates are BYTES, with the content type datetime"
 
-
-def _match_class(module: str, name: str) -> Callable[[Any], bool]:
-    """The same for a class of a library, which is not imported for that."""
-    return lambda element: isinstance(element, type) and issubclass(element, find_class(module, name))
-
-
-_INSTEAD: Final[Sequence[tuple[Callable[[Any], bool], str]]] = (
-    (_match_types(bytes, bytearray, memoryview), "annotate list[bytes], or str for one text"),
-    (_match_types(np.bool_), "annotate bool for one value, or npt.NDArray[np.bool_] for an array"),
-    (
-        _match_types(np.integer),
-        "annotate int for one number, or npt.NDArray[np.int64] or the like for an array",
+_INSTEAD: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("builtins.bytes", "builtins.bytearray", "builtins.memoryview"),
+        "annotate list[bytes], or str for one text",
     ),
-    (
-        _match_types(np.number),
-        "annotate float for one number, or npt.NDArray[np.float32] or the like for an array",
-    ),
-    (
-        _match_types(np.generic),
-        "annotate np.ndarray for an array, str for one text, or list[datetime] for dates",
-    ),
-    (
-        _match_types(date, time, timedelta),
-        "annotate list[datetime]: dates are BYTES, with the content type datetime",
-    ),
-    (_match_types(Enum), "annotate str or int, and make the member of it in the function"),
-    (
-        lambda element: typing.get_origin(element) is Literal,
-        "annotate str or int, and check the value in the function",
-    ),
-    (_match_class("polars", "DataFrame"), "annotate pd.DataFrame, and write polars.from_pandas(frame)"),
-    (_match_class("pyarrow", "Table"), "annotate pd.DataFrame, and write pyarrow.Table.from_pandas(frame)"),
-    (
-        _match_class("xgboost", "DMatrix"),
-        "register the booster's inplace_predict, which takes arrays and data frames",
-    ),
-)
-"""What to write, by the type, or by that of the elements of a list."""
+    "numpy.bool": "annotate bool for one value, or npt.NDArray[np.bool_] for an array",
+    "numpy.integer": "annotate int for one number, or npt.NDArray[np.int64] or the like for an array",
+    "numpy.number": "annotate float for one number, or npt.NDArray[np.float32] or the like for an array",
+    "numpy.generic": "annotate np.ndarray for an array, str for one text, or list[datetime] for dates",
+    **dict.fromkeys(("datetime.date", "datetime.time", "datetime.timedelta"), _DATES),
+    "enum.Enum": "annotate str or int, and make the member of it in the function",
+    "typing.Literal": "annotate str or int, and check the value in the function",
+    "polars.DataFrame": "annotate pd.DataFrame, and write polars.from_pandas(frame)",
+    "pyarrow.Table": "annotate pd.DataFrame, and write pyarrow.Table.from_pandas(frame)",
+    "xgboost.DMatrix": "register the booster's inplace_predict, which takes arrays and data frames",
+}
+"""What to write, by the library and the name of a class, or of that of the elements of a list."""

@@ -16,12 +16,14 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from struct import pack
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
 import numpy as np
 
 from .._protocol.datatypes import Array
+
+T = TypeVar("T")
 
 Outcome: TypeAlias = Literal["ok", "invalid", "busy", "timeout", "cancelled", "failed"]
 """How a request ended: answered; refused for what it says (4xx); refused before it had a slot (503); after
@@ -334,24 +336,21 @@ class Statistics:
     def record(self, outcome: Outcome, request: Timings | None, ended: float) -> None:
         """Count a request that has ended. It has no timings if it was refused before its body was there."""
         numbers = _NOT_READ if request is None else msgspec.structs.astuple(request)[:_NUMBERS]
-        self._ended.append((_CODES[outcome], ended, *numbers))
-        if len(self._ended) >= _MOST_ENDED:
-            self._sum_early()
+        self._keep(self._ended, (_CODES[outcome], ended, *numbers))
 
     def record_response(
         self, index: int, outcome: ResponseOutcome, compute_infer: float, compute_output: float, since: float
     ) -> None:
         """Count a response of a stream, which ended `since` seconds after the request."""
-        self._responses.append((_RESPONSE_CODES[outcome], index, compute_infer, compute_output, since))
-        if len(self._responses) >= _MOST_ENDED:
-            self._sum_early()
+        record = (_RESPONSE_CODES[outcome], index, compute_infer, compute_output, since)
+        self._keep(self._responses, record)
 
     def add(self, add: Callable[..., None], *values: Any) -> None:
         """Count an execution: `add`, a method of Numbers, adds its values."""
-        self._events.append((add, values))
-        if len(self._events) >= _MOST_ENDED:
-            self._sum_early()
+        self._keep(self._events, (add, values))
 
-    def _sum_early(self) -> None:
-        with self._lock:
-            self._sum_records()
+    def _keep(self, ended: deque[T], record: T) -> None:
+        ended.append(record)
+        if len(ended) >= _MOST_ENDED:
+            with self._lock:
+                self._sum_records()

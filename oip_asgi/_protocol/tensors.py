@@ -179,8 +179,6 @@ class InferenceRequest(msgspec.Struct, eq=False):
         id: The request's identifier, None if it has none.
         parameters: The request's parameters.
         outputs: The outputs asked for; empty means all.
-        decoders: How to decode tensors of content types that are not this package's, by content type: a
-            server's own codecs, for request codecs such as `PandasCodec`. Never sent.
 
     Example:
         >>> headers, body = InferenceRequest([Tensor("x", np.float32([1, 2]))]).to_http(binary=False)
@@ -194,7 +192,6 @@ class InferenceRequest(msgspec.Struct, eq=False):
     id: str | None = None
     parameters: Parameters = {}
     outputs: list[RequestOutput] = []
-    decoders: Mapping[str, Callable[[Tensor], Any]] = {}
 
     def __getitem__(self, name: str) -> Array:
         """The array of the input called `name`.

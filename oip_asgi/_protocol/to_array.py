@@ -3,10 +3,10 @@ tensors and no wire formats."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from types import NoneType
-from typing import Any, Final
+from typing import Any, Final, NoReturn, TypeAlias
 
 import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
@@ -21,6 +21,13 @@ Without that, 32 MiB of short strings held them up for 100 to 300 milliseconds."
 
 _NEARLY_INFINITE: Final = 2**1023
 """From here on, a float of a whole number may be out of range, which is another error."""
+
+Writer: TypeAlias = Callable[[Any], bytes]
+
+Writers: TypeAlias = Mapping[type, Writer]
+"""What makes an element of BYTES of an object, by its class. The first class of which it is one counts."""
+
+_WRITERS: Final[Writers] = {str: str.encode, **dict.fromkeys((bytes, bytearray, memoryview), bytes)}
 
 _FEW: Final = 2**6
 """Up to so many elements, one more array object takes as much memory as the elements."""
@@ -152,16 +159,20 @@ def _to_whole_numbers(objects: Array, preferred: DType | None) -> Array:
 def _encode_elements(elements: list[Any]) -> list[bytes]:
     """Elements as `bytes`: the same list if they all are."""
     classes = set(map(type, elements))
-    if classes <= {bytes}:
-        return elements
-    return list(map(str.encode if classes == {str} else _encode_element, elements))
+    return elements if classes <= {bytes} else list(map(choose_writer(classes, _WRITERS, _refuse), elements))
 
 
-def _encode_element(element: object) -> bytes:
-    if isinstance(element, str):
-        return element.encode()
-    if isinstance(element, (bytes, bytearray, memoryview)):
-        return bytes(element)
+def choose_writer(classes: Collection[type], writers: Writers, refuse: Writer) -> Writer:
+    """What makes bytes of elements of these classes; `refuse` raises for those of any other."""
+    by_class = {
+        cls: next((write for of, write in writers.items() if issubclass(cls, of)), refuse) for cls in classes
+    }
+    if len(by_class) == 1:  # as nearly always: it may be a function of C
+        return next(iter(by_class.values()))
+    return lambda element: by_class[type(element)](element)
+
+
+def _refuse(element: object) -> NoReturn:
     raise TypeError(
         "an array of Python objects can be a BYTES tensor only, of str or bytes, but holds "
         f"{show(element)}{_suggest_call(element)}"

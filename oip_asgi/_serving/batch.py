@@ -122,8 +122,7 @@ def _make_key(handler: Handler, decoded: Decoded, codecs: Codecs) -> Hashable | 
     """Make what all requests of a batch have in common: everything but rows that the function or a codec can
     see. None if it runs alone."""
     binding, request, content_type = decoded.binding, decoded.request, decoded.content_type
-    arguments, rows = binding.arguments, binding.arguments.rows
-    whole = arguments.whole
+    whole, rows = binding.arguments.whole, binding.arguments.rows
     if whole is not None and whole.codec is not PandasCodec and rows is None:
         return None  # a client asks for a codec that may want a whole request
     if not binding.inputs.scalars.isdisjoint(decoded.tensors):
@@ -132,7 +131,8 @@ def _make_key(handler: Handler, decoded: Decoded, codecs: Codecs) -> Hashable | 
     for name, tensor in decoded.tensors.items():
         parameters, array = tensor.parameters, tensor.array
         said = parameters.get("content_type", content_type) if parameters else content_type
-        expected = handler.content_types.get(name, handler.content_type)
+        entry = binding.inputs.entries.get(name)
+        expected = handler.content_type if entry is None else entry.content_type
         if said is not None and said != expected and codecs.is_users(str(said)):
             return None
         read_as = expected if said is None else said
@@ -146,11 +146,11 @@ def _make_key(handler: Handler, decoded: Decoded, codecs: Codecs) -> Hashable | 
         parts.append(
             (name, array.dtype, array.shape[1:], _freeze_parameters(parameters) if parameters else _NOTHING)
         )
-    if arguments.of_one_request is not None:
+    if binding.arguments.of_one_request is not None:
         parts.append(
             tuple((output.name, _freeze_parameters(output.parameters or {})) for output in decoded.outputs)
         )
-    elif whole is None and arguments.rest is None and len(parts) > 1:
+    elif whole is None and binding.arguments.rest is None and len(parts) > 1:
         # each goes to a parameter of its own; otherwise they are columns, whose order matters
         parts.sort(key=str)
     return (

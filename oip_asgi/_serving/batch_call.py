@@ -228,9 +228,7 @@ class Execution:
         if len(members) > 1:
             tensors = merge_requests([member.call.expand().tensors for member in members])
             first = decoded.request
-            request = InferenceRequest(
-                list(tensors.values()), None, first.parameters, first.outputs, first.decoders
-            )
+            request = InferenceRequest(list(tensors.values()), None, first.parameters, first.outputs)
             decoded = msgspec.structs.replace(decoded, request=request, tensors=tensors)
         return decoded.make_arguments()
 

@@ -195,8 +195,8 @@ def accept(
     if request.outputs:
         outputs = request.outputs.copy()
         content_types, is_plain = _check_outputs(outputs, codecs, (CLASSIFICATION, *regions.parameters))
-        if handler.outputs:
-            check_requested(outputs, [spec.name for spec in handler.outputs])
+        if handler.answers.declared:
+            check_requested(outputs, [spec.name for spec in handler.answers.declared])
         if not is_plain:
             apply_options = _prepare_output_options(outputs, handler, regions)
     binding = handler.binding
@@ -252,8 +252,8 @@ def _prepare_output_options(
     outputs: Sequence[RequestOutput], handler: Handler, regions: Regions
 ) -> ApplyOptions | None:
     """Make what applies a request's output options to its response. None if it has none."""
-    dtypes = {spec.name: spec.dtype for spec in handler.outputs}
-    labels = {spec.name: spec.labels or () for spec in handler.outputs}
+    dtypes = {spec.name: spec.dtype for spec in handler.answers.declared}
+    labels = {spec.name: spec.labels or () for spec in handler.answers.declared}
     classify = classification.prepare_outputs(outputs, dtypes, labels)
     write = regions.prepare_outputs(outputs, streams=handler.streams)
     if classify is None or write is None:

@@ -135,7 +135,7 @@ def _find_overriding(call: Call[Any]) -> str | None:
         return None
     return (
         str(decoded.request.parameters["content_type"])
-        if declared.inputs.specs or call.handler.outputs
+        if declared.inputs.specs or call.handler.answers.declared
         else None
     )
 

@@ -77,9 +77,7 @@ def begin_to_hear(model: Model, decoded: Decoded, *, is_written: bool) -> Heard 
         request = InferenceRequest([]) if rows is None else rows.as_json.show_json(decoded.request)
     if is_written or decoded.binding.arguments.of_one_request is not None:
         inputs = _copy_tensors(request.inputs, copies_arrays=is_written)
-        request = InferenceRequest(
-            inputs, request.id, dict(request.parameters), request.outputs[:], request.decoders
-        )
+        request = InferenceRequest(inputs, request.id, dict(request.parameters), request.outputs[:])
     return Heard(observers, request)
 
 

@@ -43,7 +43,6 @@ CASES = {
         request_of(with_type(NAMES, "str"), Tensor("y", DATED.array.repeat(2), DATED.parameters), content_type="pd"),
         pd.DataFrame({"x": ["Joanne", "Michaël"], "y": pd.Series([NOON] * 2)}),
     ),
-    "frame, with a user's codec": Case("frame", request_of(COLOURS), pd.DataFrame({"x": pd.Series(RED, dtype=object)})),
     "frame and more": Case(
         "frame and more",
         request_of(Tensor("limit", np.array([7])), Tensor("a", np.array([1, 2])), make_tensor("names", [b"n"]), content_type="pd"),

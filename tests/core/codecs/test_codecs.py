@@ -90,6 +90,7 @@ def test_a_bad_answer_of_another_server_is_not_the_clients_fault() -> None:
 
 def test_outputs_and_responses_are_as_inputs_and_requests() -> None:
     assert Base64Codec.decode_input(Base64Codec.encode_input("foo", b"Python is fun")) == [b"Python is fun"]
+    assert StringCodec.decode_input(StringCodec.encode_input("foo", "fun")) == ["fun"]
     assert DatetimeCodec.decode_input(DatetimeCodec.encode_input("foo", NOON)) == [NOON]
     assert StringCodec.decode_output(StringCodec.encode_output("foo", ["é"])) == ["é"]
     response = StringRequestCodec.encode_response("m", ["a"], "2")
@@ -145,7 +146,7 @@ def test_what_a_codec_does_not_encode() -> None:
     """What a tensor may not hold is in BAD of tests/table/content_types.py."""
     cases: list[tuple[Any, Any, type[Exception], str]] = [
         (StringCodec, ["a", 5], TypeError, "tensor 'foo': element 1 is 5: expected a string"),
-        (StringCodec, "text", TypeError, "is for a list, but this is 'text'"),
+        (StringCodec, {"text"}, TypeError, "is for a list, but this is {'text'}"),
         (StringCodec, [b"\xff"], ValueError, "element 0 is"),
         (Base64Codec, ["text"], TypeError, "element 0 is 'text'"),
         (DatetimeCodec, [NOON, pd.NaT], ValueError, "element 1 is NaT: a missing value"),

@@ -331,10 +331,6 @@ def test_a_declared_column_of_a_codec_of_ones_own_may_hold_what_no_other_can() -
     server, columns = InferenceServer(codecs=[BoxCodec]), {"n": [1], "box": pd.Series([Box("a")])}
     server.register("m", lambda: columns, outputs=[TensorSpec("n", "INT64", [-1]), TensorSpec("box", "BYTES", [-1], "box")])
     assert server.infer_sync("m", {})["box"].tolist() == [b"a"]
-    of_nan = TensorSpec("x", "BYTES", [-1], "box", pd_dtype="object[NaN]")
-    server.register("m", lambda df: list(map(type, df["x"])) == [Box, float], content_type="pd", inputs=[of_nan], replace=True)
-    tensor = {"name": "x", "shape": [2], "datatype": "BYTES", "data": ["a", "-"]}
-    assert post(server, "infer", {"inputs": [tensor]})[1]["outputs"][0]["data"] == [True]
 
 
 def test_lists_of_numbers_are_shown_and_checked() -> None:

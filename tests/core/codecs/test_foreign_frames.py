@@ -94,7 +94,7 @@ def test_a_sparse_column_is_sent_as_its_values() -> None:
 def test_a_column_of_pyarrow_without_a_form_says_what_to_write() -> None:
     pytest.importorskip("pyarrow")
     day, length = of_pyarrow([datetime.date(2026, 1, 31)], "date32"), of_pyarrow([datetime.timedelta(1)], "length")
-    mend = "date is no JSON type; pandas.to_datetime makes a column of them one that can be sent"
+    mend = r"date is not JSON serializable \(pandas.to_datetime makes a column of dates that can be sent"
     for column, text in ((day, mend), (length, "column 'a' has dtype timedelta64")):
         with pytest.raises(TypeError, match=text):
             PandasCodec.encode_request(pd.DataFrame({"a": column}))

@@ -148,7 +148,6 @@ class Kind(enum.Enum):
         (list[datetime.date], "annotate list[datetime]: dates are BYTES, with the content type datetime"),
         (Kind, "annotate str or int, and make the member of it in the function"),
         (Literal["a", "b"], "annotate str or int, and check the value in the function"),
-        (str | list[str], "annotate one of these types, such as list[str]"),
     ],
 )
 def test_what_to_write_for_a_type_that_a_client_may_want_to_send(annotation: Any, instead: str) -> None:

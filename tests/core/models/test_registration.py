@@ -399,7 +399,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     (
         {"function": wants_either},
         TypeError,
-        r"parameter 'x' is annotated list\[str\] \| float, which no tensor can become: annotate one of these types, such as float",
+        r"parameter 'x' is annotated list\[str\] \| float, which no tensor can become: annotate np.ndarray, float, ",
     ),
     ({"function": wants_list}, TypeError, r"annotated list\[complex\]"),
     ({"function": wants_nothing_hashable}, TypeError, r"parameter 'x' is annotated \[1\], which no tensor can become: annotate np.ndarray"),

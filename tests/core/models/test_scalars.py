@@ -187,7 +187,9 @@ def test_declared_scalars(server: InferenceServer) -> None:
     assert outputs(ask(server, "scaled", {"parameters": {"factor": 3}}, x=X)) == {"output_0": [3.0, 6.0]}
     assert ask(server, "scaled", x=X, factor=[3.0]).status == 400
 
-    def in_place(x: Annotated[np.ndarray, "FP64", [-1]], factor: Annotated[float, TensorSpec("factor", "FP32", [1])] = 2) -> Any:
+    def in_place(
+        x: Annotated[np.ndarray, TensorSpec("x", "FP64", [-1])], factor: Annotated[float, TensorSpec("factor", "FP32", [1])] = 2
+    ) -> Any:
         return x * factor
 
     server.register("in place", in_place)
