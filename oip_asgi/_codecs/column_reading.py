@@ -6,6 +6,7 @@ Specification: Content Types, Pandas DataFrame; NaN values.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -142,7 +143,8 @@ def _read_json(tensor: Tensor) -> Any:
     classes = set(map(type, values))
     if dtype in MASKED and classes <= {bool if dtype == "boolean" else int, NoneType}:
         try:
-            return pd.Series(pd.array(values, dtype=dtype))
+            # of a list of large whole numbers, numpy would make floats
+            return pd.Series(pd.array(object_array(values, (len(values),)), dtype=dtype))
         except (TypeError, ValueError, OverflowError) as error:
             raise InvalidRequest(
                 f"column {show(tensor.name)} cannot be {dtype}, as its {DTYPE} says: {error}"
@@ -279,6 +281,15 @@ def _to_categories(series: pd.Series[Any], tensor: Tensor) -> pd.Series[Any]:
         unknown = np.flatnonzero((codes < 0) & series.notna().to_numpy())
         if len(unknown):
             raise ValueError(f"row {unknown[0]} is {show(series.iloc[unknown[0]])}, which is not one of them")
+        if (
+            (codes < 0).any()
+            and categories.dtype == object
+            and any(isinstance(each, (bytes, datetime)) for each in categories)
+        ):
+            raise ValueError(
+                "a value is missing, and categories of bytes, or of dates as objects, cannot be sent back "
+                "with missing values"
+            )
         return pd.Series(pd.Categorical.from_codes(codes, categories=categories, ordered=ordered))
     except (TypeError, ValueError, NotImplementedError, OverflowError) as error:
         raise InvalidRequest(

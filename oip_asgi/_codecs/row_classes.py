@@ -80,8 +80,6 @@ def make_field(
     is_list = len(members) == 1 and isinstance(members[0], types.ListType)
     if is_list:
         there = _list_members(there[0].item_type)
-    if {type(member) for member in there} == {types.IntType, types.FloatType}:
-        there = [member for member in there if isinstance(member, types.FloatType)]
     choices: tuple[Any, ...] = ()
     kind: Any = type(there[0]) if len(there) == 1 else None
     is_nullable = len(there) < len(members)

@@ -207,17 +207,14 @@ def _widen(tensor: Tensor, spec: TensorSpec) -> Tensor:
         and {*tensor.array.ravel()} == {MISSING.get(tensor.parameters.get("content_type"))}
     )
     array = np.full(tensor.shape, np.nan) if is_missing else spec.to_number(widen(tensor.array))
-    return (
-        tensor
-        if array is tensor.array
-        else make_tensor(tensor.name, array, {} if is_missing else tensor.parameters)
-    )
+    # what its parameters say of its elements is no longer so
+    return tensor if array is tensor.array else make_tensor(tensor.name, array, {})
 
 
 def _make_unfit_error(tensor: Tensor, entry: Input) -> InvalidRequest:
     spec = entry.spec
     assert spec is not None  # what nobody declared fits
-    if tensor.array.dtype != spec.dtype:
+    if not spec.takes(tensor.array.dtype):
         hint = f"; {explain_column(tensor, spec)}" if entry.becomes == "column" else ""
         return InvalidRequest(
             f"input {show(tensor.name)} has datatype {tensor.datatype}: expected {spec.datatype}{hint}"

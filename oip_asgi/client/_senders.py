@@ -50,7 +50,7 @@ fail."""
 def is_kept(status: int, request: HTTPRequest) -> bool:
     """Whether a server keeps the connection after an answer with this status. Many close it if they refuse
     what they have not read."""
-    return status != _FAILED and (status < 400 or request.size <= LONG)
+    return status != _FAILED and (status < 300 or request.size <= LONG)
 
 
 def is_readable(connection: Any) -> bool:

@@ -337,6 +337,13 @@ def test_requests_that_are_no_frame(inputs: list[Any], message: str) -> None:
     assert caught.value.status == 400
 
 
+def test_large_whole_numbers_of_pandas_own_integers_are_read_digit_by_digit() -> None:
+    numbers = [2**63, 1, 2**63 + 1]
+    large = {**column("BYTES", list(map(str, numbers)), "pd_json"), "parameters": {"content_type": "pd_json", "pd_dtype": "UInt64"}}
+    [name] = frame = PandasCodec.decode_request(received({"inputs": [large]}))
+    assert (frame.dtypes.to_list(), frame[name].tolist()) == ([pd.UInt64Dtype()], numbers)
+
+
 HINTS = ["boolean", "Int8", "UInt64", "Float32", "string", "str", "object", "category", "datetime64[ns]", "datetime64[s, UTC]"]
 HINTS += ["object[NaN]", "datetime64[us, Europe/Amsterdam]", "datetime64[ns, +02:00]", "datetime64[ns, ../zone]"]
 ODD_COLUMNS = [

@@ -181,6 +181,7 @@ BoundedOfPydantic = of_pydantic("BoundedOfPydantic", x=(Annotated[float | None, 
         (NestedOfPydantic, "a class in a class is no column: write the fields of OfPydantic into NestedOfPydantic itself"),
         (of_msgspec("Lists", x=list[list[float]]), "Lists.x can be no column: annotate it bool, int, float, str, bytes,"),
         (of_msgspec("Mapped", x=dict[str, int]), "Mapped.x can be no column"),
+        (of_msgspec("Numbers", x=int | float), "Numbers.x can be no column: annotate it bool, int, float, str, bytes,"),
         (of_msgspec("MaybeBytes", x=bytes | None), "MaybeBytes.x can be no column"),
         (
             of_msgspec("Mixed", x=Literal["a", 1]),

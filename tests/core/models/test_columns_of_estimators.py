@@ -31,6 +31,23 @@ FRAME = pd.DataFrame({"height": [1.0, 2, 3, 4], "age": [1.0, 0, 1, 0]})
 KINDS = [0, 1, 0, 1]
 
 
+def test_the_frame_of_the_training_may_have_integers_of_pandas() -> None:
+    frame = FRAME.convert_dtypes()
+    assert frame.dtypes.to_list() == [pd.Int64Dtype(), pd.Int64Dtype()]
+    model = LinearRegression().fit(frame, KINDS)
+    server = InferenceServer()
+    server.register("m", model.predict)
+    assert server.infer_sync("m", frame)["output_0"].tolist() == pytest.approx(model.predict(frame).tolist())
+
+
+def test_an_array_with_too_few_columns_is_refused_for_its_shape_whatever_its_numbers_are() -> None:
+    server = InferenceServer()
+    server.register("m", LinearRegression().fit(FRAME.to_numpy(), KINDS).predict)
+    for dtype in (np.float64, np.float32, np.int64):
+        with pytest.raises(InferenceError, match=r"input 'X' has shape \[1, 1\]: expected \[-1, 2\]"):
+            server.infer_sync("m", {"X": np.ones((1, 1), dtype)})
+
+
 def fitted() -> Any:
     return make_pipeline(StandardScaler(), LogisticRegression()).fit(FRAME, KINDS)
 
