@@ -155,8 +155,7 @@ class Field(NamedTuple):
 
 def _to_day(moment: datetime) -> datetime | date:
     """A time of the day stays, so that it is refused."""
-    is_day = moment.time() == _MIDNIGHT and moment.tzinfo is None
-    return moment.date() if is_day else moment
+    return moment.date() if moment.time() == _MIDNIGHT and moment.tzinfo is None else moment
 
 
 def _find_example(schema: Schema) -> list[Any] | None:
