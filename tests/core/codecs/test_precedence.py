@@ -113,8 +113,8 @@ def said() -> Iterator[Said]:
 
 
 def expected(places: Said) -> Any:
-    """The rule: tensor, request, declaration. A frame is of columns, for which the tensor decides, else the declaration of it. Nothing where
-    no frame can be made."""
+    """The rule: tensor, request, declaration. A frame is of columns, for which the tensor decides, else the declaration of it. Nothing
+    where no frame can be made."""
     whole = places.request if places.request is not None else places.model
     if whole == "whole":
         return Whole(["x"])
