@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from .limiter import Limiter, Slot
+from .limiter import Limiter, Slot, set_signals
 
 
 class BatchSlot(Slot, eq=False):
@@ -69,8 +69,7 @@ class Batches(Limiter):
             group.due_count += slot.is_due
             slot.group, slot.request = group, request
             turns = self._give_turns()
-        for signal in turns:
-            signal.set()
+        set_signals(turns)
         return slot.turn in turns  # if another request takes this one along, that is not its turn
 
     def hold_back_no_longer(self, *slots: Slot) -> None:
@@ -81,8 +80,7 @@ class Batches(Limiter):
                     slot.group.due_count += 1
                 slot.is_due = True
             turns = self._give_turns()
-        for signal in turns:
-            signal.set()
+        set_signals(turns)
 
     def _find_next(self) -> Slot | None:
         """The request that starts a group: of those that are ready, the one whose first request is due
@@ -123,8 +121,7 @@ class Batches(Limiter):
                     self.change(each, "share")
                     each.uses.count -= 1  # this one uses the same
             turns = self._give_turns()  # for those that did not fit
-        for signal in turns:
-            signal.set()
+        set_signals(turns)
         return requests
 
     def _remove(self, slot: Slot) -> None:
