@@ -31,7 +31,6 @@ from .arguments import (
     Parameter,
     Read,
     take_array,
-    take_context,
     take_default,
     take_request,
     take_scalar,
@@ -305,9 +304,7 @@ def _take_parameter(
     if request_codec is not None:
         return (None if spec is None else entry), Parameter(name, from_=take_unnamed)
     if annotated.takes_request:
-        return None, Parameter(
-            name, from_=take_request if annotation.wanted is InferenceRequest else take_context
-        )
+        return None, Parameter(name, from_=take_request if annotation.wanted is InferenceRequest else None)
     is_left_out = declared.specs and name not in inputs and not annotated.is_scalar
     if is_left_out and not annotated.is_optional:
         frame = (

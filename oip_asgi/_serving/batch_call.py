@@ -232,12 +232,12 @@ class Execution:
                 list(tensors.values()), None, first.parameters, first.outputs, first.decoders
             )
             decoded = msgspec.structs.replace(decoded, request=request, tensors=tensors)
-        return decoded.make_arguments()
+        return members[0].call.make_arguments(decoded)
 
     def _can_make_arguments(self, member: Member[Any]) -> bool:
         """True if the arguments of a request can be made. If not, only this request fails."""
         try:
-            member.call.expand().make_arguments()
+            member.call.make_arguments(member.call.expand())
         except Exception as error:
             self._fail([member], error)
             return False

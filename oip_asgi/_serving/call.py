@@ -29,7 +29,7 @@ from .._protocol.limits import LOOP_BINARY, LOOP_TEXT
 from .._protocol.log import log_fields, log_raised, name_request
 from .._protocol.response_headers import ResponseHeaders
 from .._protocol.tensor_bytes import own_arrays
-from .._protocol.tensors import InferenceResponse, are_short, make_read_only, refuse_region
+from .._protocol.tensors import InferenceContext, InferenceResponse, are_short, make_read_only, refuse_region
 from .call_stack import current_calls, leave_call, reset_calls, set_calls
 from .decoding import Decoded, Head, WireFormat, accept
 from .engine import Engine
@@ -98,7 +98,6 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     def decode(self) -> None:
         """Decode the request."""
         assert self.body is not None  # each body is decoded once
-        since, seconds = self.timings.since, self.seconds
         regions = self.engine.regions
         request = self.wire.decode(
             self.body,
@@ -112,15 +111,15 @@ class Call(msgspec.Struct, Generic[T], eq=False):
                     make_read_only(array)
             self.request, self.body, self.timings.id = request, None, request.id
             return
-        decoded = accept(self.engine, self.model, self.handler, self.wire, request, since, seconds)
+        decoded = accept(request, self.model, self.handler, regions)
         self.request, self.body, self.timings.id = decoded, None, request.id
         if decoded.outside:
             self.model.statistics.add(Numbers.add_outside, decoded.outside)
         if self.model.observers:
             self.heard = begin_to_hear(self.model, decoded, is_written=self.wire.shares_arrays)
-        if decoded.seconds < seconds:
-            self.seconds = decoded.seconds
-            self.deadline = min(self.deadline, since + decoded.seconds)
+        if decoded.timeout < self.seconds:
+            self.seconds = decoded.timeout
+            self.deadline = min(self.deadline, self.timings.since + decoded.timeout)
 
     def expand(self) -> Decoded:
         """The request, after it was decoded, with all of its objects: of a request that came as arrays, who
@@ -130,8 +129,6 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         assert self.request is not None  # it was decoded
         request = self.request.make_request()
         self.request = Decoded(
-            model=self.model,
-            wire=self.wire,
             request=request,
             binding=self.handler.binding,
             tensors={each.name: each for each in request.inputs},
@@ -139,12 +136,27 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             outputs=request.outputs,
             content_types={},
             apply_options=None,
-            since=self.timings.since,
-            seconds=self.seconds,
-            max_body_bytes=self.engine.options.max_body_bytes,
-            columns=None,
         )
         return self.request
+
+    def make_arguments(self, decoded: Decoded) -> _Arguments:
+        """Make the arguments of the function of a request, which may have the rows of others too."""
+        return decoded.binding.arguments.make(decoded, self._make_context)
+
+    def _make_context(self) -> InferenceContext:
+        head, request, model = self.wire.head, self.expand().request, self.model
+        head.response_headers = out = ResponseHeaders()
+        return InferenceContext(
+            request.id,
+            head.named_headers(),
+            request.parameters,
+            model.name,
+            model.version,
+            head.transport,
+            self.timings.since + self.seconds,
+            self.engine.options.max_body_bytes,
+            out,
+        )
 
     def call_function(self) -> Any:
         """Call the function, and note when. Only within `call_model`."""
@@ -153,7 +165,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             self.timings.called = self.engine.clock()
             arrays = request.arrays
             return function(**arrays) if request.model.is_by_keyword else function(*arrays.values())
-        args, kwargs = self.arguments or self.expand().make_arguments()
+        args, kwargs = self.arguments or self.make_arguments(self.expand())
         self.arguments = None
         self.timings.called = self.engine.clock()
         return function(*args, **kwargs)
@@ -270,9 +282,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             self.timings.started = self.engine.clock()
             self.decode()
             if type(self.request) is Decoded:
-                self.arguments = call_model(
-                    self, lambda call: call.expand().make_arguments(), lambda _, made: made
-                )
+                self.arguments = call_model(self, Call.expand, Call.make_arguments)
         finally:
             self.slot.end_part(is_last=False)
 
