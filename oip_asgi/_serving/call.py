@@ -33,7 +33,7 @@ from .._protocol.tensors import InferenceContext, InferenceResponse, are_short, 
 from .call_stack import current_calls, leave_call, reset_calls, set_calls
 from .decoding import Decoded, Head, WireFormat, accept
 from .engine import Engine
-from .held_loop import measure_steps
+from .held_loop import watch_steps
 from .observing import Heard, begin_to_hear, copy_response, end_request, hear_refusal
 from .record import Span, within
 
@@ -210,10 +210,27 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             self.request = decoded.without_inputs()
         return response
 
-    def keep(self, response: InferenceResponse | None) -> None:
-        """Let nobody change a response until a worker thread encodes it: other calls run meanwhile."""
+    def encode_here(self, response: Made | None) -> T | None:
+        """Encode a response if the event loop may do that. None if a worker thread is to: other calls run
+        until then, so nobody may change the response any more."""
+        if isinstance(response, list) or (response is not None and self._may_encode_here(response)):
+            return self.encode(response)
         if response is not None:
             own_arrays(response.outputs, self.expand().request)
+        return None
+
+    def _may_encode_here(self, response: InferenceResponse) -> bool:
+        """Whether the event loop encodes a response, which takes 15 milliseconds at most."""
+        outputs, decoded = response.outputs, self.expand()
+        is_short = are_short(outputs)
+        if is_short and decoded.apply_options is None:
+            return True
+        size = sum(each.array.nbytes for each in outputs)
+        if decoded.apply_options is not None:
+            return is_short and size <= _CLASSIFIED
+        if len(outputs) > _FEW or any(each.array.dtype.hasobject for each in outputs):
+            return False
+        return size <= (LOOP_BINARY if self.wire.sends_bytes(decoded.request) else LOOP_TEXT)
 
     def encode(self, response: Made) -> T:
         """The response as it leaves."""
@@ -286,7 +303,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         finally:
             self.slot.end_part(is_last=False)
 
-    def encode_in_thread(self, response: InferenceResponse | None, *, is_last: bool = True) -> T:
+    def encode_in_thread(self, response: Made | None, *, is_last: bool = True) -> T:
         """`encode` a response, which is made of the `result` if there is none yet, and give the slot back
         after the last one."""
         if not self.slot.begin():
@@ -359,9 +376,7 @@ async def call_model_async(
     """
     token = set_calls((*current_calls(), (call.model, call.slot, call.deadline)))
     try:
-        awaitable, handler = begin(call), call.handler
-        if handler.watch.is_measured:
-            awaitable = measure_steps(awaitable, call.model, handler, call.engine.clock, goes_on=goes_on)
+        awaitable = watch_steps(begin(call), call.model, call.handler, call.engine.clock, goes_on=goes_on)
         return take(call, await awaitable)
     except (InferenceError, end):
         raise
@@ -400,21 +415,6 @@ def respond_late(call: Call[Any]) -> InferenceResponse:
     """Make the response from the `result`, in a worker thread."""
     result, call.result = call.result, None
     return call_model(call, lambda _: result, Call.respond)
-
-
-def may_encode_here(call: Call[Any], response: InferenceResponse) -> bool:
-    """Whether the event loop encodes a response, which takes 15 milliseconds at most. A worker thread does
-    the rest."""
-    outputs, decoded = response.outputs, call.expand()
-    is_short = are_short(outputs)
-    if is_short and decoded.apply_options is None:
-        return True
-    size = sum(each.array.nbytes for each in outputs)
-    if decoded.apply_options is not None:
-        return is_short and size <= _CLASSIFIED
-    if len(outputs) > _FEW or any(each.array.dtype.hasobject for each in outputs):
-        return False
-    return size <= (LOOP_BINARY if call.wire.sends_bytes(decoded.request) else LOOP_TEXT)
 
 
 _NAME: Final = "server-timing"

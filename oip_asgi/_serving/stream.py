@@ -24,7 +24,7 @@ from .._protocol.errors import InferenceError, InvalidRequest, ModelFailed, Time
 from .._protocol.log import log, log_raised, logger, name_request
 from .._protocol.tensors import InferenceResponse
 from .batch import wait_within_calls
-from .call import Call, call_model, call_model_async, may_encode_here, respond_here
+from .call import Call, call_model, call_model_async, respond_here
 from .call_stack import enter_call
 from .decoding import WireFormat
 from .engine import Engine
@@ -55,7 +55,8 @@ class _Item(msgspec.Struct, Generic[T], gc=False):  # in no reference cycle
     returned_at: float
     encoded_at: float = 0.0
     encoded: T | None = None  # None while a worker thread is to encode it
-    response: InferenceResponse | None = None  # the same for what it is made of
+    # what it is made of; None also if a worker thread is to make that
+    response: InferenceResponse | None = None
 
 
 async def infer_any(engine: Engine, model: Model, wire: WireFormat[T], io: IO) -> T:
@@ -288,11 +289,8 @@ class _Generator(Generic[T]):
         self._count += 1
         if returned_at >= self.until:  # if the function never awaits, no timer can interrupt it
             raise DeadlinePassed
-        if response is None or not may_encode_here(call, response):
-            call.keep(response)
-            return _Item(asked_at, returned_at, response=response)
-        encoded = call.encode(response)
-        return _Item(asked_at, returned_at, call.timings.answered, encoded)
+        encoded = call.encode_here(response)
+        return _Item(asked_at, returned_at, call.timings.answered, encoded, response)
 
     def next_in_thread(self) -> _Item[T] | None:
         """The next item; None after the last one."""
