@@ -47,7 +47,7 @@ class Member(msgspec.Struct, Generic[T], eq=False):
 
     call: Call[T]
     rows: int | None  # None if they cannot be counted
-    calls: CallStack
+    callers: CallStack  # the calls within which it is made
     done: Signal | None  # None if nobody waits for it
     execution: Execution | None = None  # if it must know when the request has left
     has_left: bool = False
@@ -150,7 +150,7 @@ class Execution:
     async def call(self) -> None:
         """Call the function, in a context of its own. If it is a plain one, this never awaits."""
         assert self._slot is not None  # it has not ended
-        callers = dict.fromkeys([caller for member in self._members for caller in member.calls])
+        callers = dict.fromkeys([caller for member in self._members for caller in member.callers])
         set_calls((*callers, (self._model, self._slot, self._deadline)))
         tracer = self._engine.tracer
         with nullcontext() if tracer is None else self._enter_span(tracer):
