@@ -116,7 +116,10 @@ class Slot(msgspec.Struct, eq=False):
     def end_part(self, *, is_last: bool) -> None:
         """End the thread's part. The slot goes back if that was the last part, or the request has given it
         up."""
-        self._change("end" if is_last else "end part")
+        with self.limiter.lock:
+            signals = self.limiter.change(self, "end" if is_last else "end part")
+        if signals:
+            set_signals(signals)
 
     def end_part_of_generator(self) -> bool:
         """End the thread's part, unless the request has given the slot up: then this is False, and the thread
@@ -128,7 +131,10 @@ class Slot(msgspec.Struct, eq=False):
 
     def give_up(self) -> None:
         """End the request. The slot goes back now, or as soon as the thread's part has ended."""
-        self._change("give up")
+        with self.limiter.lock:
+            signals = self.limiter.change(self, "give up")
+        if signals:
+            set_signals(signals)
 
     def give_up_generator(self) -> bool:
         """End the request of a generator that runs in threads. True if the caller must have it closed, which
@@ -138,11 +144,6 @@ class Slot(msgspec.Struct, eq=False):
             signals = self.limiter.change(self, "close" if is_paused else "give up")
         set_signals(signals)
         return is_paused
-
-    def _change(self, event: SlotEvent) -> None:
-        with self.limiter.lock:
-            signals = self.limiter.change(self, event)
-        set_signals(signals)
 
 
 class Limiter:

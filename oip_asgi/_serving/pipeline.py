@@ -73,7 +73,18 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
         elif call.handler.kind == "thread":
             encoded = await _answer_in_thread(call, io)
         else:
-            encoded = await _answer_on_loop(call, io)
+            if call.body is None and turn is None:
+                call.timings.started = call.timings.entered
+            else:
+                await _wait_for_turn(call, io)
+            if call.handler.kind == "async":
+                response = await io.call(call.run_async, call.deadline)
+            else:
+                response = engine.call_here(call.run)
+            encoded = call.encode_here(response)
+            if encoded is None:
+                encode = partial(call.encode_in_thread, response)
+                encoded = await io.run(encode, "conversion", deadline=call.deadline)
     except FAILURES as failure:
         raise _fail_call(call, as_error(call, failure), failure.__cause__) from failure.__cause__
     except BaseException as error:
@@ -93,9 +104,8 @@ async def _answer_in_thread(call: Call[T], io: IO) -> T:
     return answer
 
 
-async def _answer_on_loop(call: Call[T], io: IO) -> T:
-    """Call a coroutine function, or a plain one on the event loop. Worker threads decode and encode what is
-    long."""
+async def _wait_for_turn(call: Call[Any], io: IO) -> None:
+    """Wait for the turn of what runs on the event loop. A worker thread decodes what is long."""
     slot, timings = call.slot, call.timings
     if call.body is not None:
         await io.run(call.decode_in_thread, "conversion", slot.turn, call.deadline)
@@ -103,17 +113,7 @@ async def _answer_on_loop(call: Call[T], io: IO) -> T:
         await io.wait(slot.turn, call.deadline)
     if slot.state != "running":
         raise Stopped
-    if not timings.started:
-        timings.started = timings.entered if slot.turn is None else call.engine.clock()
-    if call.handler.kind == "async":
-        response = await io.call(call.run_async, call.deadline)
-    else:
-        response = call.engine.call_here(call.run)
-    encoded = call.encode_here(response)
-    if encoded is None:
-        encode = partial(call.encode_in_thread, response)
-        encoded = await io.run(encode, "conversion", deadline=call.deadline)
-    return encoded
+    timings.started = timings.started or call.engine.clock()
 
 
 async def let_in(
