@@ -188,49 +188,16 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             arrays = self.request.take_arrays(result)
             if arrays is not None:
                 return arrays
-        return self.respond(result) if self.handler.kind == "thread" else respond_here(self, result)
-
-    def respond(self, result: Any) -> InferenceResponse:
-        """Make the response from a result. Its arrays may be the model's own: what is not encoded at once, or
-        leaves as a view of them, is copied."""
-        decoded, model = self.expand(), self.model
-        objects = decoded.tensors.get(OBJECTS)
-        needs_columns = self.heard is not None or model.cache is not None
-        rows = 0 if objects is None or needs_columns else objects.array.size
-        response = to_response(result, self.handler.answers, decoded.content_types, decoded.outputs, rows)
-        if decoded.outputs:
-            response.outputs = select_outputs(response.outputs, decoded.outputs)
-        version = model.version
-        if response.model_version is not None and version is None and response.model_name in ("", model.name):
-            version = str(response.model_version)  # it says which of several answered
-        if decoded.outside:
-            response.parameters = {**response.parameters, "oip_out_of_range": ", ".join(decoded.outside)}
-        response.id, response.model_name, response.model_version = decoded.request.id, model.name, version
-        if len(decoded.tensors) > _MANY and not self.handler.streams:
-            self.request = decoded.without_inputs()
-        return response
+        return respond(self, result) if self.handler.kind == "thread" else respond_here(self, result)
 
     def encode_here(self, response: Made | None) -> T | None:
         """Encode a response if the event loop may do that. None if a worker thread is to: other calls run
         until then, so nobody may change the response any more."""
-        if isinstance(response, list) or (response is not None and self._may_encode_here(response)):
+        if isinstance(response, list) or (response is not None and _may_encode_here(self, response)):
             return self.encode(response)
         if response is not None:
             own_arrays(response.outputs, self.expand().request)
         return None
-
-    def _may_encode_here(self, response: InferenceResponse) -> bool:
-        """Whether the event loop encodes a response, which takes 15 milliseconds at most."""
-        outputs, decoded = response.outputs, self.expand()
-        is_short = are_short(outputs)
-        if is_short and decoded.apply_options is None:
-            return True
-        size = sum(each.array.nbytes for each in outputs)
-        if decoded.apply_options is not None:
-            return is_short and size <= _CLASSIFIED
-        if len(outputs) > _FEW or any(each.array.dtype.hasobject for each in outputs):
-            return False
-        return size <= (LOOP_BINARY if self.wire.sends_bytes(decoded.request) else LOOP_TEXT)
 
     def encode(self, response: Made) -> T:
         """The response as it leaves."""
@@ -402,11 +369,32 @@ def may_decode_long(call: Call[Any], body: Buffer) -> bool:
     return is_plain and not call.engine.regions.is_on and call.wire.is_quick(body)
 
 
+def respond(call: Call[Any], result: Any) -> InferenceResponse:
+    """Make the response from a result. Its arrays may be the model's own: what is not encoded at once, or
+    leaves as a view of them, is copied."""
+    decoded, model = call.expand(), call.model
+    objects = decoded.tensors.get(OBJECTS)
+    needs_columns = call.heard is not None or model.cache is not None
+    rows = 0 if objects is None or needs_columns else objects.array.size
+    response = to_response(result, call.handler.answers, decoded.content_types, decoded.outputs, rows)
+    if decoded.outputs:
+        response.outputs = select_outputs(response.outputs, decoded.outputs)
+    version = model.version
+    if response.model_version is not None and version is None and response.model_name in ("", model.name):
+        version = str(response.model_version)  # it says which of several answered
+    if decoded.outside:
+        response.parameters = {**response.parameters, "oip_out_of_range": ", ".join(decoded.outside)}
+    response.id, response.model_name, response.model_version = decoded.request.id, model.name, version
+    if len(decoded.tensors) > _MANY and not call.handler.streams:
+        call.request = decoded.without_inputs()
+    return response
+
+
 def respond_here(call: Call[Any], result: Any) -> InferenceResponse | None:
     """Make the response, or keep the `result` if it is not for an event loop: a long frame, or text at a
     client's wish."""
     if not call.expand().content_types and (type(result) is np.ndarray or count_cells(result) <= _FEW):
-        return call.respond(result)
+        return respond(call, result)
     call.result = result
     return None
 
@@ -414,7 +402,21 @@ def respond_here(call: Call[Any], result: Any) -> InferenceResponse | None:
 def respond_late(call: Call[Any]) -> InferenceResponse:
     """Make the response from the `result`, in a worker thread."""
     result, call.result = call.result, None
-    return call_model(call, lambda _: result, Call.respond)
+    return call_model(call, lambda _: result, respond)
+
+
+def _may_encode_here(call: Call[Any], response: InferenceResponse) -> bool:
+    """Whether the event loop encodes a response, which takes 15 milliseconds at most."""
+    outputs, decoded = response.outputs, call.expand()
+    is_short = are_short(outputs)
+    if is_short and decoded.apply_options is None:
+        return True
+    size = sum(each.array.nbytes for each in outputs)
+    if decoded.apply_options is not None:
+        return is_short and size <= _CLASSIFIED
+    if len(outputs) > _FEW or any(each.array.dtype.hasobject for each in outputs):
+        return False
+    return size <= (LOOP_BINARY if call.wire.sends_bytes(decoded.request) else LOOP_TEXT)
 
 
 _NAME: Final = "server-timing"

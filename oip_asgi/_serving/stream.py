@@ -24,7 +24,7 @@ from .._protocol.errors import InferenceError, InvalidRequest, ModelFailed, Time
 from .._protocol.log import log, log_raised, logger, name_request
 from .._protocol.tensors import InferenceResponse
 from .batch import wait_within_calls
-from .call import Call, call_model, call_model_async, respond_here
+from .call import Call, call_model, call_model_async, respond, respond_here
 from .call_stack import enter_call
 from .decoding import WireFormat
 from .engine import Engine
@@ -332,7 +332,7 @@ class _Generator(Generic[T]):
             self._check_only(has_ended=item is _END)
         if item is _END:
             return None
-        return respond_here(call, item) if self.is_async else call.respond(item)
+        return respond_here(call, item) if self.is_async else respond(call, item)
 
     def _check_only(self, *, has_ended: bool) -> None:
         """Check that there is one response, where one was asked for."""
