@@ -15,6 +15,7 @@ import math
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import nullcontext, suppress
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -248,57 +249,58 @@ class StreamCall:
                 return  # the call has ended, and `run` knows that too
             if message is None:
                 return
+            request = None
             try:
-                request_and_model = await self._find_model(message)
+                request = _Request(self._method, message, self._transport, math.inf)
+                answer = partial(self._answer_request, request, await self._find_model(request))
+            except Exception as error:
+                refusal = as_client_error(error)
+                if request is None:
+                    record_unknown(self._engine.unknown, refusal)
+                answer = partial(self._refuse_request, request, refusal)
             except BaseException as error:
                 self._fail_task("authorize=", error)
                 raise
             if self._outbox.end.done():  # an `async def` of `authorize=` may have swallowed the cancellation
                 return
-            self._start_task(self._answer_request(*request_and_model))
+            self._start_task(answer())
 
-    async def _find_model(self, message: bytes) -> tuple[_Request | None, Model | Exception]:
-        """Find the model of a request, or the error with which it is refused."""
-        request, engine = None, self._engine
+    async def _find_model(self, request: _Request) -> Model:
+        """Find the model of a request, if the client may ask it."""
+        engine, name, version = self._engine, request.model_name, request.model_version or None
+        if engine.guard is not None:
+            io = AsyncIO(self._runtime)
+            await io.complete(
+                engine.guard.ask(io, self._method.make_access(self._transport, "infer", name, version))
+            )
+        return engine.find_for_inference(name, version)
+
+    async def _refuse_request(self, request: _Request | None, error: InferenceError) -> None:
+        place = self._outbox.take_place(in_order=True)
         try:
-            request = _Request(self._method, message, self._transport, math.inf)
-            name, version = request.model_name, request.model_version or None
-            if engine.guard is not None:
-                io = AsyncIO(self._runtime)
-                await io.complete(
-                    engine.guard.ask(io, self._method.make_access(self._transport, "infer", name, version))
-                )
-            return request, engine.find_for_inference(name, version)
-        except Exception as error:
-            if request is None and isinstance(error, InferenceError):
-                record_unknown(engine.unknown, error)
-            return request, error
+            await self._send_error(error, request, None, place)
+        finally:
+            place.ended.set()
+            self._room.release()
 
-    async def _answer_request(self, request: _Request | None, model_or_error: Model | Exception) -> None:
-        model = None if isinstance(model_or_error, Exception) else model_or_error
-        place = self._outbox.take_place(in_order=model is None or not model.streams)
+    async def _answer_request(self, request: _Request, model: Model) -> None:
+        place = self._outbox.take_place(in_order=not model.streams)
 
         async def write(piece: list[Any]) -> None:
-            assert request is not None  # it has a model
             if request.has_many:  # which may be known only after the model was loaded
                 place.leave_order()
             await self._outbox.send(piece[0], place, io.until)
 
         io = AsyncIO(self._runtime)
-
         try:
-            if isinstance(model_or_error, Exception):
-                await self._send_error(as_client_error(model_or_error), request, None, place)
-                return
-            assert request is not None  # it has a model
-            items = stream(self._engine, model_or_error, request, io)
+            items = stream(self._engine, model, request, io)
             first = await begin(items)
             if first is not None:
                 await send_pieces(io, self._runtime.here(), first, items, write)
         except Exception as error:
             await self._send_error(as_client_error(error), request, model, place)
         except BaseException as error:
-            self._fail_task(model or "a request", error)
+            self._fail_task(model, error)
             raise
         finally:
             await io.end()
@@ -324,10 +326,11 @@ class StreamCall:
             with suppress(Exception):
                 await self._runtime.here().begin(request.parse, "conversion")
         message, text = self._message(), client_text(error)
-        message.error_message = text
+        message.error_message = (
+            text if request is None else _name_request(request.model_name, request.id, text)
+        )
         if request is not None:
             message.infer_response.id = request.id
-            message.error_message = _name_request(request.model_name, request.id, text)
             if model is not None and not isinstance(error, _REFUSALS):
                 message.infer_response.model_name, message.infer_response.model_version = (
                     model.name,

@@ -39,7 +39,6 @@ class Accepted(Protocol):
     def content_type(self) -> str | None: ...
     @property
     def request(self) -> InferenceRequest: ...
-    def make_context(self) -> InferenceContext: ...
 
 
 Read: TypeAlias = Callable[[Tensor, str | None], Any]
@@ -98,15 +97,11 @@ def take_request(accepted: Accepted, *_: Any) -> InferenceRequest:
     return InferenceRequest(tensors, request.id, request.parameters, request.outputs)
 
 
-def take_context(accepted: Accepted, *_: Any) -> InferenceContext:
-    return accepted.make_context()
-
-
 def take_default(_: Accepted, __: str, ___: Read | None, default: Any) -> Any:
     return default
 
 
-PLAIN: Final = frozenset((take_array, take_context, take_default, take_request))
+PLAIN: Final = frozenset((take_array, take_default, take_request, None))
 """What takes no longer if there are more elements."""
 
 
@@ -117,7 +112,8 @@ class Parameter(NamedTuple):
     name: str
     read: Read | None = None
     default: Any = inspect.Parameter.empty
-    from_: Callable[[Accepted, str, Read | None, Any], Any] = take_tensor
+    from_: Callable[[Accepted, str, Read | None, Any], Any] | None = take_tensor
+    """None for an `InferenceContext`, of which a request that was accepted knows nothing."""
     keyword: str | None = None  # None for one by position
 
 
@@ -148,12 +144,14 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Whether the callable may read any of the request's parameters."""
         return self.rest is not None or self.of_one_request is not None
 
-    def make(self, accepted: Accepted) -> tuple[list[Any], dict[str, Any]]:
+    def make(
+        self, accepted: Accepted, make_context: Callable[[], InferenceContext]
+    ) -> tuple[list[Any], dict[str, Any]]:
         """The positional and the keyword arguments for a request that was accepted."""
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         for name, read, default, from_, keyword in self.parameters:
-            value = from_(accepted, name, read, default)
+            value = make_context() if from_ is None else from_(accepted, name, read, default)
             if keyword is None:
                 args.append(value)
             else:

@@ -14,14 +14,13 @@ from typing import Any
 
 import msgspec
 
-from .limiter import Limiter, Slot, set_all
+from .limiter import Limiter, Slot, set_signals
 
 
 class BatchSlot(Slot, eq=False):
     """The slot of a request that may share its call."""
 
     request: Any = None  # while it is in a group
-    key: Hashable = None  # what it has in common with those that may share its call; None if it runs alone
     rows: int = 0
     # when it must start at the latest; nothing here watches the clock: the request itself calls
     # `hold_back_no_longer`
@@ -54,22 +53,22 @@ class Batches(Limiter):
         self.most = most
         self._groups: dict[Hashable, _Group] = {}
 
-    def share(self, slot: BatchSlot, request: object) -> bool:
-        """Let a request in the queue share a call with others that have the same key. True if its turn has
-        come already."""
+    def share(self, slot: BatchSlot, request: object, key: Hashable | None, rows: int) -> bool:
+        """Let a request in the queue share a call with others that have the same key; None if it runs alone.
+        True if its turn has come already."""
         with self.lock:
             if slot.state != "waiting":  # it was refused
                 return False
-            key = slot.key or slot
+            slot.rows, key = rows, key or slot
             group = self._groups.get(key)
             if group is None:
                 group = self._groups[key] = _Group(key)
             group.slots[slot] = None
-            group.rows += slot.rows
+            group.rows += rows
             group.due_count += slot.is_due
             slot.group, slot.request = group, request
             turns = self._give_turns()
-        set_all(turns)
+        set_signals(turns)
         return slot.turn in turns  # if another request takes this one along, that is not its turn
 
     def hold_back_no_longer(self, *slots: Slot) -> None:
@@ -80,7 +79,7 @@ class Batches(Limiter):
                     slot.group.due_count += 1
                 slot.is_due = True
             turns = self._give_turns()
-        set_all(turns)
+        set_signals(turns)
 
     def _find_next(self) -> Slot | None:
         """The request that starts a group: of those that are ready, the one whose first request is due
@@ -121,7 +120,7 @@ class Batches(Limiter):
                     self.change(each, "share")
                     each.uses.count -= 1  # this one uses the same
             turns = self._give_turns()  # for those that did not fit
-        set_all(turns)
+        set_signals(turns)
         return requests
 
     def _remove(self, slot: Slot) -> None:

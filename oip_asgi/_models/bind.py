@@ -39,7 +39,6 @@ from .arguments import (
     Parameter,
     Read,
     take_array,
-    take_context,
     take_default,
     take_request,
     take_scalar,
@@ -288,9 +287,7 @@ def _take_parameter(
     if request_codec is not None:
         return (None if spec is None else entry), Parameter(name, from_=take_unnamed)
     if annotated.takes_request:
-        return None, Parameter(
-            name, from_=take_request if annotation.wanted is InferenceRequest else take_context
-        )
+        return None, Parameter(name, from_=take_request if annotation.wanted is InferenceRequest else None)
     is_left_out = declared.specs and name not in inputs and not annotated.is_scalar
     if is_left_out and not annotated.is_optional:
         frame = (

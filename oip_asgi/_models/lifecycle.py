@@ -16,7 +16,7 @@ from .._protocol.errors import SOON, InferenceError, ModelFailed, NotFound, NotR
 from .._protocol.log import log_raised, logger
 from .handler import Handler
 from .idle import IdleUnload, WentIdle
-from .limiter import Limiter, set_all
+from .limiter import Limiter, set_signals
 from .loader import Loader, LoadParameters
 from .states import Action, Event, State, transition
 
@@ -110,7 +110,7 @@ class _Retired:
         with self._lock:
             handler.uses.idle.append(idle)
             unused = handler.uses.take_idle()
-        set_all(unused)
+        set_signals(unused)
         await io.wait(idle)
         await self._loader.unload(io, handler, claim=partial(self._claim_unload, handler))
 

@@ -22,16 +22,17 @@ SlotState: TypeAlias = Literal["new", "waiting", "running", "held", "given up", 
 on an event loop.
 
 One that is held has a part in a thread, or runs a batch. If its request is given up meanwhile, the slot stays
-taken until that ends. One that is over has gone back, was refused, or is not needed because its request
-shares another's call; if the model was unloaded while it waited, it says so.
+taken until that ends, as it does until a generator that ran in threads is closed. One that is over has gone
+back, was refused, or is not needed because its request shares another's call; if the model was unloaded while
+it waited, it says so.
 """
 
 SlotEvent: TypeAlias = Literal[
-    "enter", "wait", "turn", "begin", "end part", "end", "give up", "share", "refuse", "unload"
+    "enter", "wait", "turn", "begin", "end part", "end", "close", "give up", "share", "refuse", "unload"
 ]
 """It enters or waits, and has its turn. Parts begin and end; after the last one the request needs it no more.
-Its request ends and gives it up, or shares the call of another one. Slots that wait are refused when the
-server stops, or the model is unloaded.
+Its request ends and gives it up, closes its generator within it first, or shares the call of another one.
+Slots that wait are refused when the server stops, or the model is unloaded.
 """
 
 SlotAction: TypeAlias = Literal["take", "give back", "leave", "nothing"]
@@ -43,11 +44,12 @@ _TABLE: Final[tuple[tuple[SlotEvent, tuple[SlotState, ...], SlotAction, SlotStat
     ("turn", ("waiting",), "take", "running"),
     #
     ("begin", ("running",), "nothing", "held"),
-    ("begin", ("over", "unloaded"), "nothing", None),
+    ("begin", ("given up", "over", "unloaded"), "nothing", None),
     ("end part", ("held",), "nothing", "running"),
     ("end part", ("given up",), "give back", "over"),
     ("end", ("held", "given up"), "give back", "over"),
     #
+    ("close", ("running",), "nothing", "given up"),
     ("give up", ("new", "waiting"), "leave", "over"),
     ("give up", ("running",), "give back", "over"),
     ("give up", ("held",), "nothing", "given up"),
@@ -72,8 +74,8 @@ SLOT_TRANSITIONS: Final[Mapping[SlotEvent, Mapping[SlotState, tuple[SlotAction, 
 of this package."""
 
 
-def set_all(signals: Iterable[Signal]) -> None:
-    """Set signals, after the lock was released: what waits for one may want the lock."""
+def set_signals(signals: Iterable[Signal]) -> None:
+    """Wake who waits for these signals. The caller does not hold the lock any more."""
     for signal in signals:
         signal.set()
 
@@ -116,13 +118,30 @@ class Slot(msgspec.Struct, eq=False):
         up."""
         with self.limiter.lock:
             signals = self.limiter.change(self, "end" if is_last else "end part")
-        set_all(signals)
+        set_signals(signals)
+
+    def end_part_of_generator(self) -> bool:
+        """End the thread's part, unless the request has given the slot up: then this is False, and the thread
+        closes the generator and ends its last part."""
+        with self.limiter.lock:
+            if self.state == "held":
+                self.limiter.change(self, "end part")
+            return self.state == "running"
 
     def give_up(self) -> None:
         """End the request. The slot goes back now, or as soon as the thread's part has ended."""
         with self.limiter.lock:
             signals = self.limiter.change(self, "give up")
-        set_all(signals)
+        set_signals(signals)
+
+    def give_up_generator(self) -> bool:
+        """End the request of a generator that runs in threads. True if the caller must have it closed, which
+        ends its last part; False if a thread that runs it does that, or nobody has begun it."""
+        with self.limiter.lock:
+            is_paused = self.state == "running"
+            signals = self.limiter.change(self, "close" if is_paused else "give up")
+        set_signals(signals)
+        return is_paused
 
 
 class Limiter:
@@ -155,7 +174,7 @@ class Limiter:
         with self.lock:
             self.max_concurrency = max_concurrency
             turns = self._give_turns()
-        set_all(turns)
+        set_signals(turns)
 
     def enter(self, slot: Slot, may_run: bool = True, may_wait: bool = True) -> bool:
         """Let a slot run, or wait in the queue. False if the request may not wait, or the queue is full. The
@@ -231,7 +250,7 @@ class Limiter:
             for slot in list(self._queue):
                 assert slot.turn is not None  # it waits
                 signals += [slot.turn, *self.change(slot, "unload" if is_unloaded else "refuse")]
-        set_all(signals)
+        set_signals(signals)
 
     def make_idle_signal(self) -> Signal:
         """A signal that is set as soon as no call runs or waits."""

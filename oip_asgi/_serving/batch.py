@@ -13,7 +13,6 @@ from collections.abc import Hashable, Iterable
 from typing import Any, Final, TypeVar
 
 from .._codecs.column_dtypes import CATEGORIES, DTYPE
-from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec
 from .._extensions.common import OF_TREATMENT
 from .._io import IO, DeadlinePassed, Signal
@@ -60,17 +59,17 @@ async def answer_in_batch(call: Call[T], io: IO) -> T:
 
 
 def _join_batch(member: Member[Any], slot: BatchSlot, limiter: Batches) -> bool:
-    """Let a request share a call. True if its turn has come already."""
-    call, delay = member.call, 0.0
-    if member.rows and member.rows <= limiter.most:
-        slot.key, slot.rows = _make_key(call.handler, call.expand(), call.handler.codecs), member.rows
-    if slot.key is not None and not call.engine.stopping:
+    """Let a request share a call, if it can be merged with others. True if its turn has come already."""
+    call, rows, key = member.call, member.rows or 0, None
+    if 0 < rows <= limiter.most:
+        key = _make_key(call.handler, call.expand())
+    slot.due = call.timings.entered
+    if key is not None and not call.engine.stopping:
         # half of the time that is left is for the call
-        delay = max(0.0, min(call.model.options.max_batch_delay, (call.deadline - call.timings.entered) / 2))
-    slot.due = call.timings.entered + delay
-    if not delay:
+        slot.due += max(0.0, min(call.model.options.max_batch_delay, (call.deadline - slot.due) / 2))
+    if slot.due <= call.timings.entered:
         slot.is_due = True
-    return limiter.share(slot, member)
+    return limiter.share(slot, member, key, rows)
 
 
 async def _wait_for_turn(call: Call[Any], slot: BatchSlot, turn: Signal, limiter: Batches, io: IO) -> None:
@@ -118,7 +117,7 @@ def _count_rows(tensors: Iterable[Tensor]) -> int | None:
     return rows
 
 
-def _make_key(handler: Handler, decoded: Decoded, codecs: Codecs) -> Hashable | None:
+def _make_key(handler: Handler, decoded: Decoded) -> Hashable | None:
     """Make what all requests of a batch have in common: everything but rows that the function or a codec can
     see. None if it runs alone."""
     binding, request, content_type = decoded.binding, decoded.request, decoded.content_type
@@ -133,7 +132,7 @@ def _make_key(handler: Handler, decoded: Decoded, codecs: Codecs) -> Hashable | 
         said = parameters.get("content_type", content_type) if parameters else content_type
         entry = binding.inputs.entries.get(name)
         expected = handler.content_type if entry is None else entry.content_type
-        if said is not None and said != expected and codecs.is_users(str(said)):
+        if said is not None and said != expected and handler.codecs.is_users(str(said)):
             return None
         read_as = expected if said is None else said
         # rows depend on each other: a column of dates has one unit, by their years, and all have an offset

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from .._codecs.dataframes import is_frame, is_series, keep_own_categories, to_pandas
-from .._io import IO, DeadlinePassed, Part, QuitWithin, Signal, Stopped
+from .._io import IO, DeadlinePassed, Part, QuitWithin, Signal, Stopped, finish
 from .._models.annotations import Outputs
 from .._models.batch_queue import Batches, BatchSlot
 from .._models.estimators import refuses_request
@@ -28,10 +28,10 @@ from .._protocol.errors import InferenceError, ModelFault, copy_error, show
 from .._protocol.log import log_fields, log_raised
 from .._protocol.specs import write_spec
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor
-from .call import Call, ModelRaised, may_encode_here, respond_here, respond_late
+from .call import Call, ModelRaised, respond_here, respond_late
 from .call_stack import CallStack, set_calls
 from .failures import find_hint
-from .held_loop import measure_steps
+from .held_loop import watch_steps
 from .host_errors import convert_host_error
 from .record import Tracer
 
@@ -47,7 +47,7 @@ class Member(msgspec.Struct, Generic[T], eq=False):
 
     call: Call[T]
     rows: int | None  # None if they cannot be counted
-    calls: CallStack
+    callers: CallStack  # the calls within which it is made
     done: Signal | None  # None if nobody waits for it
     execution: Execution | None = None  # if it must know when the request has left
     has_left: bool = False
@@ -100,11 +100,8 @@ class Execution:
     def run(self) -> None:
         """Call a plain function, and end the call."""
         try:
-            try:
-                Context().run(self.call().send, None)
-            except StopIteration:  # it never awaits, so that is its end
-                if self._long:
-                    self._encode_long()
+            Context().run(finish, self.call())  # it never awaits
+            self._encode_long()
         except BaseException as error:
             self._fail_rest(error)
             raise
@@ -153,7 +150,7 @@ class Execution:
     async def call(self) -> None:
         """Call the function, in a context of its own. If it is a plain one, this never awaits."""
         assert self._slot is not None  # it has not ended
-        callers = dict.fromkeys([caller for member in self._members for caller in member.calls])
+        callers = dict.fromkeys([caller for member in self._members for caller in member.callers])
         set_calls((*callers, (self._model, self._slot, self._deadline)))
         tracer = self._engine.tracer
         with nullcontext() if tracer is None else self._enter_span(tracer):
@@ -175,52 +172,44 @@ class Execution:
 
     async def _answer(self, members: list[Member[Any]]) -> list[list[Member[Any]]]:
         """Answer requests by one call. Return the groups that need further calls."""
-        clock, statistics = self._engine.clock, self._model.statistics
-        started = clock()
+        clock, rows = self._engine.clock, _sum_rows(members)
+        started, called = clock(), 0.0
         try:
             args, kwargs = self._make_arguments(members)
-        except Exception as error:
-            if len(members) == 1:
-                self._fail(members, error)
-                return []
-            sound = [member for member in members if self._can_make_arguments(member)]
-            return [sound] if len(sound) < len(members) else [[member] for member in members]
-        called, rows = clock(), 0
-        for member in members:
-            timings = member.call.timings
-            timings.started, timings.called, timings.returned = started, called, 0.0
-            rows += timings.rows
-        try:
+            called = clock()
+            for member in members:
+                timings = member.call.timings
+                timings.started, timings.called, timings.returned = started, called, 0.0
             result = self._handler.function(*args, **kwargs)
             if self._handler.kind == "async":
-                result = await (
-                    measure_steps(result, self._model, self._handler, clock)
-                    if self._handler.watch.is_measured
-                    else result
-                )
+                result = await watch_steps(result, self._model, self._handler, clock)
             returned = clock()
             for member in members:
                 member.call.timings.returned = returned
             self._share_out(members, result)
         except Exception as error:
-            statistics.add(Numbers.add_execution, rows, {"compute_input": called - started})
+            if called:
+                self._count(rows, compute_input=called - started)
+            if len(members) == 1 or isinstance(error, ModelFault):
+                self._fail(members, error)
+                return []
             # one bad input costs no other request its answer
-            if len(members) > 1 and not isinstance(error, ModelFault):
-                if not (
-                    isinstance(convert_host_error(error) or error, InferenceError)
-                    or refuses_request(self._handler.function, error)
-                ):
-                    self._log(members, error, ", so each of them is tried alone")
-                return [[member] for member in members]
-            self._fail(members, error)
-        else:
-            stages = {
-                "compute_input": called - started,
-                "compute_infer": returned - called,
-                "compute_output": clock() - returned,
-            }
-            statistics.add(Numbers.add_execution, rows, stages)
+            if not (
+                isinstance(convert_host_error(error) or error, InferenceError)
+                or refuses_request(self._handler.function, error)
+            ):
+                self._log(members, error, ", so each of them is tried alone")
+            return [[member] for member in members]
+        self._count(
+            rows,
+            compute_input=called - started,
+            compute_infer=returned - called,
+            compute_output=clock() - returned,
+        )
         return []
+
+    def _count(self, rows: int, **stages: float) -> None:
+        self._model.statistics.add(Numbers.add_execution, rows, stages)
 
     def _make_arguments(self, members: list[Member[Any]]) -> tuple[list[Any], dict[str, Any]]:
         """Make the arguments of the function for some requests together."""
@@ -230,16 +219,7 @@ class Execution:
             first = decoded.request
             request = InferenceRequest(list(tensors.values()), None, first.parameters, first.outputs)
             decoded = msgspec.structs.replace(decoded, request=request, tensors=tensors)
-        return decoded.make_arguments()
-
-    def _can_make_arguments(self, member: Member[Any]) -> bool:
-        """True if the arguments of a request can be made. If not, only this request fails."""
-        try:
-            member.call.expand().make_arguments()
-        except Exception as error:
-            self._fail([member], error)
-            return False
-        return True
+        return members[0].call.make_arguments(decoded)
 
     def _share_out(self, members: list[Member[Any]], result: Any) -> None:
         """Give each request its part of a result."""
@@ -248,10 +228,8 @@ class Execution:
         for member, part in zip(members, results, strict=True):
             try:
                 response = respond_here(member.call, part)
-                if response is not None and may_encode_here(member.call, response):
-                    member.answer = member.call.encode(response)
-                else:
-                    member.call.keep(response)
+                member.answer = member.call.encode_here(response)
+                if member.answer is None:
                     member.response = response
                     self._long.append(member)
             except Exception as error:
@@ -280,24 +258,23 @@ class Execution:
 
     def _fail(self, members: list[Member[Any]], error: Exception) -> None:
         """Fail some requests, each with an error of its own, as each raises it."""
-        error = convert_host_error(error) or error
-        if isinstance(error, (InferenceError, *_ENDS)):
-            for member in members:
-                with self._model.limiter.lock:
-                    if not member.has_left:  # else nobody takes it, and its traceback refers to this: a cycle
-                        member.error = error if len(members) == 1 else copy_error(error)
-            return
-        if len(members) > 1:
+        error, is_shared = convert_host_error(error) or error, len(members) > 1
+        is_for_client = isinstance(error, (InferenceError, *_ENDS))
+        if is_shared and not is_for_client:
             self._log(members, error, "")
         for member in members:
-            raised = ModelRaised()
-            raised.__cause__ = error
-            raised.is_logged = len(members) > 1
+            own: Exception
+            if is_for_client:
+                own = copy_error(error) if is_shared else error
+            else:
+                own = ModelRaised()
+                own.__cause__, own.is_logged = error, is_shared
             with self._model.limiter.lock:
                 has_left = member.has_left
-                member.error = None if has_left else raised
+                # if nobody takes it: its traceback refers to this, which is a cycle
+                member.error = None if has_left else own
             if has_left:
-                member.call.log_late(raised)
+                member.call.log_late(own)
 
     def _log(self, members: list[Member[Any]], error: Exception, then: str) -> None:
         model, since = self._model, min(member.call.timings.since for member in members)

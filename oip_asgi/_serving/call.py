@@ -29,11 +29,11 @@ from .._protocol.limits import LOOP_BINARY, LOOP_TEXT
 from .._protocol.log import log_fields, log_raised, name_request
 from .._protocol.response_headers import ResponseHeaders
 from .._protocol.tensor_bytes import own_arrays
-from .._protocol.tensors import InferenceResponse, are_short, make_read_only, refuse_region
+from .._protocol.tensors import InferenceContext, InferenceResponse, are_short, make_read_only, refuse_region
 from .call_stack import current_calls, leave_call, reset_calls, set_calls
 from .decoding import Decoded, Head, WireFormat, accept
 from .engine import Engine
-from .held_loop import measure_steps
+from .held_loop import watch_steps
 from .observing import Heard, begin_to_hear, copy_response, end_request, hear_refusal
 from .record import Span, within
 
@@ -98,7 +98,6 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     def decode(self) -> None:
         """Decode the request."""
         assert self.body is not None  # each body is decoded once
-        since, seconds = self.timings.since, self.seconds
         regions = self.engine.regions
         request = self.wire.decode(
             self.body,
@@ -112,15 +111,15 @@ class Call(msgspec.Struct, Generic[T], eq=False):
                     make_read_only(array)
             self.request, self.body, self.timings.id = request, None, request.id
             return
-        decoded = accept(self.engine, self.model, self.handler, self.wire, request, since, seconds)
+        decoded = accept(request, self.model, self.handler, regions)
         self.request, self.body, self.timings.id = decoded, None, request.id
         if decoded.outside:
             self.model.statistics.add(Numbers.add_outside, decoded.outside)
         if self.model.observers:
             self.heard = begin_to_hear(self.model, decoded, is_written=self.wire.shares_arrays)
-        if decoded.seconds < seconds:
-            self.seconds = decoded.seconds
-            self.deadline = min(self.deadline, since + decoded.seconds)
+        if decoded.timeout < self.seconds:
+            self.seconds = decoded.timeout
+            self.deadline = min(self.deadline, self.timings.since + decoded.timeout)
 
     def expand(self) -> Decoded:
         """The request, after it was decoded, with all of its objects: of a request that came as arrays, who
@@ -130,8 +129,6 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         assert self.request is not None  # it was decoded
         request = self.request.make_request()
         self.request = Decoded(
-            model=self.model,
-            wire=self.wire,
             request=request,
             binding=self.handler.binding,
             tensors={each.name: each for each in request.inputs},
@@ -139,12 +136,27 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             outputs=request.outputs,
             content_types={},
             apply_options=None,
-            since=self.timings.since,
-            seconds=self.seconds,
-            max_body_bytes=self.engine.options.max_body_bytes,
-            columns=None,
         )
         return self.request
+
+    def make_arguments(self, decoded: Decoded) -> _Arguments:
+        """Make the arguments of the function of a request, which may have the rows of others too."""
+        return decoded.binding.arguments.make(decoded, self._make_context)
+
+    def _make_context(self) -> InferenceContext:
+        head, request, model = self.wire.head, self.expand().request, self.model
+        head.response_headers = out = ResponseHeaders()
+        return InferenceContext(
+            request.id,
+            head.named_headers(),
+            request.parameters,
+            model.name,
+            model.version,
+            head.transport,
+            self.timings.since + self.seconds,
+            self.engine.options.max_body_bytes,
+            out,
+        )
 
     def call_function(self) -> Any:
         """Call the function, and note when. Only within `call_model`."""
@@ -153,7 +165,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             self.timings.called = self.engine.clock()
             arrays = request.arrays
             return function(**arrays) if request.model.is_by_keyword else function(*arrays.values())
-        args, kwargs = self.arguments or self.expand().make_arguments()
+        args, kwargs = self.arguments or self.make_arguments(self.expand())
         self.arguments = None
         self.timings.called = self.engine.clock()
         return function(*args, **kwargs)
@@ -176,32 +188,16 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             arrays = self.request.take_arrays(result)
             if arrays is not None:
                 return arrays
-        return self.respond(result) if self.handler.kind == "thread" else respond_here(self, result)
+        return respond(self, result) if self.handler.kind == "thread" else respond_here(self, result)
 
-    def respond(self, result: Any) -> InferenceResponse:
-        """Make the response from a result. Its arrays may be the model's own: what is not encoded at once, or
-        leaves as a view of them, is copied."""
-        decoded, model = self.expand(), self.model
-        objects = decoded.tensors.get(OBJECTS)
-        needs_columns = self.heard is not None or model.cache is not None
-        rows = 0 if objects is None or needs_columns else objects.array.size
-        response = to_response(result, self.handler.answers, decoded.content_types, decoded.outputs, rows)
-        if decoded.outputs:
-            response.outputs = select_outputs(response.outputs, decoded.outputs)
-        version = model.version
-        if response.model_version is not None and version is None and response.model_name in ("", model.name):
-            version = str(response.model_version)  # it says which of several answered
-        if decoded.outside:
-            response.parameters = {**response.parameters, "oip_out_of_range": ", ".join(decoded.outside)}
-        response.id, response.model_name, response.model_version = decoded.request.id, model.name, version
-        if len(decoded.tensors) > _MANY and not self.handler.streams:
-            self.request = decoded.without_inputs()
-        return response
-
-    def keep(self, response: InferenceResponse | None) -> None:
-        """Let nobody change a response until a worker thread encodes it: other calls run meanwhile."""
+    def encode_here(self, response: Made | None) -> T | None:
+        """Encode a response if the event loop may do that. None if a worker thread is to: other calls run
+        until then, so nobody may change the response any more."""
+        if isinstance(response, list) or (response is not None and _may_encode_here(self, response)):
+            return self.encode(response)
         if response is not None:
             own_arrays(response.outputs, self.expand().request)
+        return None
 
     def encode(self, response: Made) -> T:
         """The response as it leaves."""
@@ -270,13 +266,11 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             self.timings.started = self.engine.clock()
             self.decode()
             if type(self.request) is Decoded:
-                self.arguments = call_model(
-                    self, lambda call: call.expand().make_arguments(), lambda _, made: made
-                )
+                self.arguments = call_model(self, Call.expand, Call.make_arguments)
         finally:
             self.slot.end_part(is_last=False)
 
-    def encode_in_thread(self, response: InferenceResponse | None, *, is_last: bool = True) -> T:
+    def encode_in_thread(self, response: Made | None, *, is_last: bool = True) -> T:
         """`encode` a response, which is made of the `result` if there is none yet, and give the slot back
         after the last one."""
         if not self.slot.begin():
@@ -349,9 +343,7 @@ async def call_model_async(
     """
     token = set_calls((*current_calls(), (call.model, call.slot, call.deadline)))
     try:
-        awaitable, handler = begin(call), call.handler
-        if handler.watch.is_measured:
-            awaitable = measure_steps(awaitable, call.model, handler, call.engine.clock, goes_on=goes_on)
+        awaitable = watch_steps(begin(call), call.model, call.handler, call.engine.clock, goes_on=goes_on)
         return take(call, await awaitable)
     except (InferenceError, end):
         raise
@@ -377,11 +369,32 @@ def may_decode_long(call: Call[Any], body: Buffer) -> bool:
     return is_plain and not call.engine.regions.is_on and call.wire.is_quick(body)
 
 
+def respond(call: Call[Any], result: Any) -> InferenceResponse:
+    """Make the response from a result. Its arrays may be the model's own: what is not encoded at once, or
+    leaves as a view of them, is copied."""
+    decoded, model = call.expand(), call.model
+    objects = decoded.tensors.get(OBJECTS)
+    needs_columns = call.heard is not None or model.cache is not None
+    rows = 0 if objects is None or needs_columns else objects.array.size
+    response = to_response(result, call.handler.answers, decoded.content_types, decoded.outputs, rows)
+    if decoded.outputs:
+        response.outputs = select_outputs(response.outputs, decoded.outputs)
+    version = model.version
+    if response.model_version is not None and version is None and response.model_name in ("", model.name):
+        version = str(response.model_version)  # it says which of several answered
+    if decoded.outside:
+        response.parameters = {**response.parameters, "oip_out_of_range": ", ".join(decoded.outside)}
+    response.id, response.model_name, response.model_version = decoded.request.id, model.name, version
+    if len(decoded.tensors) > _MANY and not call.handler.streams:
+        call.request = decoded.without_inputs()
+    return response
+
+
 def respond_here(call: Call[Any], result: Any) -> InferenceResponse | None:
     """Make the response, or keep the `result` if it is not for an event loop: a long frame, or text at a
     client's wish."""
     if not call.expand().content_types and (type(result) is np.ndarray or count_cells(result) <= _FEW):
-        return call.respond(result)
+        return respond(call, result)
     call.result = result
     return None
 
@@ -389,12 +402,11 @@ def respond_here(call: Call[Any], result: Any) -> InferenceResponse | None:
 def respond_late(call: Call[Any]) -> InferenceResponse:
     """Make the response from the `result`, in a worker thread."""
     result, call.result = call.result, None
-    return call_model(call, lambda _: result, Call.respond)
+    return call_model(call, lambda _: result, respond)
 
 
-def may_encode_here(call: Call[Any], response: InferenceResponse) -> bool:
-    """Whether the event loop encodes a response, which takes 15 milliseconds at most. A worker thread does
-    the rest."""
+def _may_encode_here(call: Call[Any], response: InferenceResponse) -> bool:
+    """Whether the event loop encodes a response, which takes 15 milliseconds at most."""
     outputs, decoded = response.outputs, call.expand()
     is_short = are_short(outputs)
     if is_short and decoded.apply_options is None:

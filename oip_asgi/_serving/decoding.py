@@ -31,7 +31,6 @@ from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensors import (
     CLASSIFICATION,
     ELSEWHERE,
-    InferenceContext,
     InferenceRequest,
     InferenceResponse,
     ReadRegion,
@@ -39,7 +38,6 @@ from .._protocol.tensors import (
     check_supported,
     make_read_only,
 )
-from .engine import Engine
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -112,8 +110,6 @@ _NOT_ASKED: Final[Mapping[str, str]] = {}
 class Decoded(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """A request that the model accepts."""
 
-    model: Model
-    wire: WireFormat[Any]  # the wire format in which the request came
     request: InferenceRequest
     binding: Binding  # how to call the function for it
     tensors: dict[str, Tensor]  # the inputs by name
@@ -123,36 +119,11 @@ class Decoded(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     content_types: Mapping[str, str]  # the content types that it asks for, by output
     apply_options: ApplyOptions | None
     """Applies the output options to the response before it is encoded; None if there are none."""
-    since: float  # when its body was there
-    seconds: float
-    """How long it may take from then on: the shorter of its own timeout and the one it had before it was
-    decoded."""
-    max_body_bytes: int | None  # the server's option
-    columns: InferenceRequest | None  # the request as `write_columns` makes it, of a model with a cache
+    timeout: float = math.inf  # its own, in seconds
+    # the request as `write_columns` makes it, of a model with a cache
+    columns: InferenceRequest | None = None
     # the inputs that have values out of their range, if they are not refused for that
     outside: Sequence[str] = ()
-
-    def make_arguments(self) -> tuple[list[Any], dict[str, Any]]:
-        """Make the arguments of the function."""
-        return self.binding.arguments.make(self)
-
-    def make_context(self) -> InferenceContext:
-        """Make the `InferenceContext`, for models that take it."""
-        request, model, head = self.request, self.model, self.wire.head
-        deadline, limit = self.since + self.seconds, self.max_body_bytes
-        headers, out = head.named_headers(), ResponseHeaders()
-        head.response_headers = out
-        return InferenceContext(
-            request.id,
-            headers,
-            request.parameters,
-            model.name,
-            model.version,
-            head.transport,
-            deadline,
-            limit,
-            out,
-        )
 
     def without_inputs(self) -> Decoded:
         """Drop what is not needed after the function was called."""
@@ -160,26 +131,16 @@ class Decoded(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return msgspec.structs.replace(self, request=request, tensors={})
 
 
-def accept(
-    engine: Engine,
-    model: Model,
-    handler: Handler,
-    wire: WireFormat[Any],
-    request: InferenceRequest,
-    since: float,
-    seconds: float,
-) -> Decoded:
+def accept(request: InferenceRequest, model: Model, handler: Handler, regions: Regions) -> Decoded:
     """Check a request against the model."""
-    regions, codecs = engine.regions, handler.codecs
-    parameters, content_type = request.parameters, None
+    parameters, codecs = request.parameters, handler.codecs
+    timeout, content_type = math.inf, None
     # which only the encoder reads
     if parameters and (len(parameters) > 1 or "binary_data_output" not in parameters):
         _check_parameters(parameters, "the request", codecs, of_request=True)
         check_parameters(parameters, handler.binding.read_alone, handler.binding.refused)
         if "timeout" in parameters:
-            seconds = min(
-                seconds, _read_timeout(parameters["timeout"], counts=model.options.allow_timeout_override)
-            )
+            timeout = _read_timeout(parameters["timeout"], counts=model.options.allow_timeout_override)
         if "content_type" in parameters:
             content_type = str(parameters["content_type"])
     for tensor in request.inputs:
@@ -211,8 +172,6 @@ def accept(
     if binding.inputs.ranged:
         outside = binding.inputs.list_outside(tensors, flags=model.options.out_of_range == "flag")
     return Decoded(
-        model=model,
-        wire=wire,
         request=request,
         binding=binding,
         tensors=tensors,
@@ -220,9 +179,7 @@ def accept(
         outputs=outputs,
         content_types=content_types,
         apply_options=apply_options,
-        since=since,
-        seconds=seconds,
-        max_body_bytes=engine.options.max_body_bytes,
+        timeout=timeout,
         columns=None if model.cache is None else write_columns(request, binding),
         outside=outside,
     )

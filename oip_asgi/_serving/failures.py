@@ -63,19 +63,14 @@ def as_error(call: Call[Any], failure: Exception) -> InferenceError:
     """Make the error for the client of one of `FAILURES`. What user code raised is logged, inside the call's
     span."""
     with within(call.span):
-        return _as_error(call, failure)
-
-
-def _as_error(call: Call[Any], failure: Exception) -> InferenceError:
-    if type(failure) is DeadlinePassed:
-        return _make_late_error(call, failure.__cause__)
-    if type(failure) is Stopped:
-        if call.slot.state == "unloaded":
-            return call.model.lifecycle.make_refusal("it was unloaded")
-        return make_stopping_error(call.model)
-    return _make_model_error(
-        call, failure.__cause__ or failure, is_logged=isinstance(failure, ModelRaised) and failure.is_logged
-    )
+        if type(failure) is DeadlinePassed:
+            return _make_late_error(call, failure.__cause__)
+        if type(failure) is Stopped:
+            if call.slot.state == "unloaded":
+                return call.model.lifecycle.make_refusal("it was unloaded")
+            return make_stopping_error(call.model)
+        is_logged = isinstance(failure, ModelRaised) and failure.is_logged
+        return _make_model_error(call, failure.__cause__ or failure, is_logged=is_logged)
 
 
 def _make_late_error(call: Call[Any], raised: BaseException | None) -> TimedOut:

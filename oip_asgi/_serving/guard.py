@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -33,15 +33,6 @@ _DJANGO_HINT: Final = (
     "Django, such as "
     'await user.ahas_perm("app.permission")'
 )
-
-_SET_BY_SERVERS: Final = frozenset({
-    "type", "asgi", "http_version", "server", "client", "scheme", "method", "path", "raw_path", "root_path",
-    "query_string", "headers", "extensions", "app", "app_root_path", "router", "route", "endpoint",
-    "path_params", "scope", "environ", "path_info", "script_name", "content_type", "content_params",
-    "encoding", "resolver_match",
-})  # fmt: skip
-"""Names that each ASGI scope has, or each request of a framework."""
-
 
 _MOST_SECONDS: Final = 10.0
 """How long an `async def` may take. Most clients and proxies wait for longer, so that they get the answer."""
@@ -109,14 +100,14 @@ class Guard:
             )
             refusal = InferenceError("the authorization failed: see the server's log", status=500)
         elif logger.isEnabledFor(logging.DEBUG):
-            text, fields = (
+            logger.debug(
+                "authorize= refused %s over %s with %d: %s",
+                escape(_name_action(access)),
+                access.protocol,
+                refusal.status,
                 escape(error_text(refusal)),
-                log_fields(escape(access.model or ""), access.version, None, 0.0),
+                extra=log_fields(escape(access.model or ""), access.version, None, 0.0),
             )
-            question = escape(f"{access.action} with model {show(access.model)} over {access.protocol}")
-            message = "authorize= refused %s with %d, %s: access.transport is a %s with %s"
-            kind, has = type(access.transport).__name__, escape(_describe_transport(access.transport))
-            logger.debug(message, question, refusal.status, text, kind, has, extra=fields)
         if access.action == "infer":
             self._refused.record(outcome_of(refusal, has_entered=False), None, 0.0)
         return refusal
@@ -141,26 +132,3 @@ class Guard:
 
 def _name_action(access: Access) -> str:
     return access.action if access.model is None else f"{access.action} with model {show(access.model)}"
-
-
-def _describe_transport(transport: object) -> str:
-    """The attributes that middleware has put on the host's own object, such as "user", with their types. No
-    value is shown."""
-    has = transport if isinstance(transport, Mapping) else getattr(transport, "__dict__", {})
-    state = has.get("state")
-    names = {
-        **has,
-        **{f"state.{name}": value for name, value in (state if isinstance(state, Mapping) else {}).items()},
-    }
-    shown = [f"{name} ({type(value).__name__})" for name, value in names.items() if _is_of_host(str(name))]
-    return ", ".join(shown) or "nothing that the host's middleware has set"
-
-
-def _is_of_host(name: str) -> bool:
-    is_of_server = (
-        name in _SET_BY_SERVERS
-        or name == "state"
-        or name.startswith(("_", "fastapi_", "wsgi."))
-        or name.isupper()
-    )
-    return name == "REMOTE_USER" or not is_of_server

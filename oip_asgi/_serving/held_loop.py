@@ -26,18 +26,27 @@ _MENDS: Final = {
 }
 
 
-@coroutine
-def measure_steps(
+def watch_steps(
     awaitable: Awaitable[Any],
     model: Model,
     handler: Handler,
     clock: Callable[[], float],
     *,
     goes_on: bool = False,
-) -> Generator[Any, None, Any]:
-    """Await what an `async def` returned, and warn if it held the event loop. This is too costly for every
-    call, or item of a stream."""
+) -> Awaitable[Any]:
+    """What is awaited for a call of an `async def`: after one that has taken long, it warns if that held the
+    event loop. This is too costly for every call, or item of a stream."""
+    if not handler.watch.is_measured:
+        return awaitable
     handler.watch.is_measured = goes_on
+    return _measure_steps(awaitable, model, handler, clock)
+
+
+@coroutine
+def _measure_steps(
+    awaitable: Awaitable[Any], model: Model, handler: Handler, clock: Callable[[], float]
+) -> Generator[Any, None, Any]:
+    """Await what an `async def` returned, and warn if it held the event loop."""
     steps: Any = awaitable.__await__()
     longest, error = 0.0, None
     try:

@@ -24,7 +24,7 @@ from .._protocol.datatypes import Buffer
 from .._protocol.errors import IS_A_STREAM, InvalidRequest, NotFound
 from .._protocol.tensors import REGION
 from .batch import answer_in_batch, wait_within_calls
-from .call import Call, may_decode_long, may_encode_here
+from .call import Call, may_decode_long
 from .call_stack import current_calls, find_callers, find_latest_turn
 from .decoding import WireFormat
 from .engine import Engine
@@ -59,46 +59,32 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
     """
     if call is None:
         call = await let_in(engine, model, wire, io)
-    slot, kind = call.slot, call.handler.kind
+    turn = call.slot.turn
     try:
-        if slot.turn is not None and call.latest_turn != math.inf and not call.model.has_batches:
-            await wait_within_calls(call, slot.turn, io)
+        if turn is not None and call.latest_turn != math.inf and not call.model.has_batches:
+            await wait_within_calls(call, turn, io)
         if call.cached is not None:  # it has not entered
-            encode = partial(call.encode, call.cached)
-            encoded = (
-                encode()
-                if may_encode_here(call, call.cached)
-                else await io.run(encode, "conversion", deadline=call.deadline)
-            )
+            encoded = call.encode_here(call.cached)
+            if encoded is None:
+                encode = partial(call.encode, call.cached)
+                encoded = await io.run(encode, "conversion", deadline=call.deadline)
         elif call.model.has_batches:
             encoded = await answer_in_batch(call, io)
-        elif kind == "thread":  # everything in one trip to a worker thread
-            answer: T | None = None
-            # again if the request, which is decoded there, asks for a shorter timeout than the trip had
-            while answer is None:
-                late = None if call.deadline == math.inf else call.log_late
-                answer = await io.run(call.answer_in_thread, "model", slot.turn, call.deadline, late)
-            encoded = answer
+        elif call.handler.kind == "thread":
+            encoded = await _answer_in_thread(call, io)
         else:
-            if call.body is not None:
-                await io.run(call.decode_in_thread, "conversion", slot.turn, call.deadline)
-            elif slot.turn is not None:
-                await io.wait(slot.turn, call.deadline)
-            if slot.state != "running":
-                raise Stopped
-            if not call.timings.started:
-                call.timings.started = call.timings.entered if slot.turn is None else engine.clock()
-            if kind == "async":
+            if call.body is None and turn is None:
+                call.timings.started = call.timings.entered
+            else:
+                await _wait_for_turn(call, io)
+            if call.handler.kind == "async":
                 response = await io.call(call.run_async, call.deadline)
             else:
                 response = engine.call_here(call.run)
-            if isinstance(response, list) or (response is not None and may_encode_here(call, response)):
-                encoded = call.encode(response)
-            else:
-                call.keep(response)
-                encoded = await io.run(
-                    partial(call.encode_in_thread, response), "conversion", deadline=call.deadline
-                )
+            encoded = call.encode_here(response)
+            if encoded is None:
+                encode = partial(call.encode_in_thread, response)
+                encoded = await io.run(encode, "conversion", deadline=call.deadline)
     except FAILURES as failure:
         raise _fail_call(call, as_error(call, failure), failure.__cause__) from failure.__cause__
     except BaseException as error:
@@ -106,6 +92,28 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
         raise
     end_call(call)
     return encoded
+
+
+async def _answer_in_thread(call: Call[T], io: IO) -> T:
+    """Make everything in one trip to a worker thread; in two, if the request that is decoded there asks for a
+    shorter timeout than the first trip had."""
+    answer: T | None = None
+    while answer is None:
+        late = None if call.deadline == math.inf else call.log_late
+        answer = await io.run(call.answer_in_thread, "model", call.slot.turn, call.deadline, late)
+    return answer
+
+
+async def _wait_for_turn(call: Call[Any], io: IO) -> None:
+    """Wait for the turn of what runs on the event loop. A worker thread decodes what is long."""
+    slot, timings = call.slot, call.timings
+    if call.body is not None:
+        await io.run(call.decode_in_thread, "conversion", slot.turn, call.deadline)
+    elif slot.turn is not None:
+        await io.wait(slot.turn, call.deadline)
+    if slot.state != "running":
+        raise Stopped
+    timings.started = timings.started or call.engine.clock()
 
 
 async def let_in(

@@ -9,7 +9,6 @@ generator is closed in a worker thread, and never while it runs.
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import AsyncGenerator, Callable
 from contextvars import Context, copy_context
 from functools import partial
@@ -25,7 +24,7 @@ from .._protocol.errors import InferenceError, InvalidRequest, ModelFailed, Time
 from .._protocol.log import log, log_raised, logger, name_request
 from .._protocol.tensors import InferenceResponse
 from .batch import wait_within_calls
-from .call import Call, call_model, call_model_async, may_encode_here, respond_here
+from .call import Call, call_model, call_model_async, respond, respond_here
 from .call_stack import enter_call
 from .decoding import WireFormat
 from .engine import Engine
@@ -56,7 +55,8 @@ class _Item(msgspec.Struct, Generic[T], gc=False):  # in no reference cycle
     returned_at: float
     encoded_at: float = 0.0
     encoded: T | None = None  # None while a worker thread is to encode it
-    response: InferenceResponse | None = None  # the same for what it is made of
+    # what it is made of; None also if a worker thread is to make that
+    response: InferenceResponse | None = None
 
 
 async def infer_any(engine: Engine, model: Model, wire: WireFormat[T], io: IO) -> T:
@@ -118,7 +118,7 @@ async def stream(
     try:
         if failed is None:
             last = request.conclude()
-        elif framing is None or not (request.has_begun or io.beat):
+        elif framing is None or not (request.index or io.beat):
             raise failed
         else:
             last = framing.encode_error(as_client_error(failed))
@@ -138,7 +138,6 @@ class _StreamedRequest(Generic[T]):
     def __init__(self, call: Call[T], io: IO, generator: _Generator[T]) -> None:
         self.index = 0
         """How many responses there were."""
-        self.has_begun = False  # whether there was one
         self._call = call
         self._io = io
         self._generator = generator
@@ -169,8 +168,7 @@ class _StreamedRequest(Generic[T]):
     def count(self, item: _Item[T]) -> None:
         """Count a response that leaves. From the first one on there is another deadline, which the client has
         too."""
-        if not self.has_begun:
-            self.has_begun = True
+        if not self.index:
             self._io.until = self._call.deadline = self._generator.until
         call, encoded_at, returned_at = self._call, item.encoded_at, item.returned_at
         seconds, encoding, since = (
@@ -192,20 +190,11 @@ class _StreamedRequest(Generic[T]):
         call.model.statistics.record_response(
             self.index, outcome, seconds, encoding, now - call.timings.since
         )
-        self.index += 1
-
-    def give_up(self, outcome: ResponseOutcome) -> None:
-        """End the request, and give its slot back. If a thread runs the generator now, that thread closes it,
-        and gives the slot back."""
-        self.note(outcome)
-        self._generator.give_up()
-        if not self._generator.is_in_thread:
-            self._call.slot.give_up()
 
     def conclude(self) -> T | None:
         """End the request of a generator that has ended. Return the response without outputs that says so, if
         the request asks for it."""
-        self.give_up("empty_response")
+        self.note("empty_response")
         call, request = self._call, self._call.expand().request
         call.timings.returned = call.timings.answered = call.engine.clock()
         end_call(call)
@@ -216,47 +205,34 @@ class _StreamedRequest(Generic[T]):
         )
 
     async def end(self, outcome: ResponseOutcome, *, closes: bool = True) -> None:
-        """`give_up`, and close the generator before that, if no thread runs it."""
+        """Record how the stream ended, close the generator, and give the slot back. If a thread runs the
+        generator now, that thread does both."""
         self.note(outcome)
-        generator = self._generator
-        generator.give_up()
-        if generator.is_in_thread:
-            return
+        generator, slot = self._generator, self._call.slot
         try:
-            if closes and generator.made is not None:
-                if generator.is_async:
-                    await self._io.call_always(generator.close)
-                else:
-                    await self._io.run_always(generator.close_in_thread, "model")
+            if closes and generator.is_async and generator.made is not None:
+                await self._io.call_always(generator.close)
+            elif closes and slot.give_up_generator():
+                await self._io.run_always(generator.close_in_thread, "model")
         except QuitWithin as error:  # raised by the model itself, such as by a task that it awaits
             generator.log_closing(error)
         finally:
-            if not generator.is_in_thread:
-                self._call.slot.give_up()
+            slot.give_up()
 
     async def fail(self, error: BaseException, *, is_out: bool) -> Exception | None:
         """End the request with an error, and return the one for its client; None if nobody waits for it any
         more."""
-        call = self._call
-        if isinstance(error, Exception):
-            cause = None
-            try:
-                # a stopped generator runs no more, and neither does its event loop or thread
-                await self.end("fail", closes=type(error) is not Stopped)
-            finally:
-                if isinstance(error, FAILURES):
-                    cause, error = error.__cause__, self._as_error(error)
-                call.note(error, cause)
-            return error
+        # a stopped generator runs no more, and neither does its event loop or thread
+        closes, cause = type(error) is not Stopped, None
+        if isinstance(error, GeneratorExit):
+            closes = is_out and self._io.can_wait()  # else its event loop has ended
         try:
-            # its event loop has ended
-            if isinstance(error, GeneratorExit) and not (is_out and self._io.can_wait()):
-                self.give_up("cancel")
-            else:
-                await self.end("cancel")
+            await self.end("fail" if isinstance(error, Exception) else "cancel", closes=closes)
         finally:
-            call.note(error)
-        return None
+            if isinstance(error, FAILURES):
+                cause, error = error.__cause__, self._as_error(error)
+            self._call.note(error, cause)
+        return error if isinstance(error, Exception) else None
 
     def _as_error(self, failure: Exception) -> InferenceError:
         """Convert one of `FAILURES` to the error for the client."""
@@ -284,9 +260,6 @@ class _Generator(Generic[T]):
     def __init__(self, call: Call[T], *, wants_one: bool) -> None:
         self.until = call.timings.since + call.model.stream_timeout
         """When it must have ended."""
-        self.is_in_thread = False
-        """Whether a thread runs or closes it. Once it is given up, that thread closes it, and gives the slot
-        back. From then on this stays as it is, so whoever gave it up reads it without the lock."""
         self.asked_at = self.returned_at = 0.0
         """When it was last asked for an item, and when it gave one, ended or failed; 0.0 before that."""
         self.is_async = call.handler.kind == "async stream"
@@ -297,8 +270,6 @@ class _Generator(Generic[T]):
         self._clock = call.engine.clock
         self._count = 0  # how many items it has given
         self._context: Context | None = None
-        self._is_given_up = False
-        self._lock = threading.Lock()  # guards this, and `is_in_thread`
 
     async def await_next(self) -> _Item[T] | None:
         """The next item; None after the last one. It is not encoded if that would take long."""
@@ -318,20 +289,14 @@ class _Generator(Generic[T]):
         self._count += 1
         if returned_at >= self.until:  # if the function never awaits, no timer can interrupt it
             raise DeadlinePassed
-        if response is None or not may_encode_here(call, response):
-            call.keep(response)
-            return _Item(asked_at, returned_at, response=response)
-        encoded = call.encode(response)
-        return _Item(asked_at, returned_at, call.timings.answered, encoded)
+        encoded = call.encode_here(response)
+        return _Item(asked_at, returned_at, call.timings.answered, encoded, response)
 
     def next_in_thread(self) -> _Item[T] | None:
         """The next item; None after the last one."""
         call = self._call
-        with self._lock:
-            is_given_up = self._is_given_up
-            if is_given_up or call.slot.state != "running":
-                raise Stopped
-            self.is_in_thread = True
+        if not call.slot.begin():
+            raise Stopped
         try:
             self.asked_at, self.returned_at = self._clock(), 0.0
             try:
@@ -349,10 +314,7 @@ class _Generator(Generic[T]):
             encoded = call.encode(response)
             return _Item(self.asked_at, self.returned_at, call.timings.answered, encoded)
         finally:
-            with self._lock:
-                is_given_up = self._is_given_up
-                self.is_in_thread = is_given_up  # it closes it then, and gives the slot back
-            if is_given_up:
+            if not call.slot.end_part_of_generator():
                 self.close_in_thread()
 
     def _ask(self, call: Call[T]) -> Any:
@@ -370,7 +332,7 @@ class _Generator(Generic[T]):
             self._check_only(has_ended=item is _END)
         if item is _END:
             return None
-        return respond_here(call, item) if self.is_async else call.respond(item)
+        return respond_here(call, item) if self.is_async else respond(call, item)
 
     def _check_only(self, *, has_ended: bool) -> None:
         """Check that there is one response, where one was asked for."""
@@ -382,11 +344,6 @@ class _Generator(Generic[T]):
         if not has_ended and self._count:
             raise InvalidRequest(f"{model} answered more than once: use generate_stream")
 
-    def give_up(self) -> None:
-        """Let no thread begin to run it any more."""
-        with self._lock:
-            self._is_given_up = True
-
     async def close(self) -> None:
         try:
             await self.made.aclose()
@@ -395,8 +352,6 @@ class _Generator(Generic[T]):
 
     def close_in_thread(self) -> None:
         """Close it, and give the slot back."""
-        with self._lock:
-            self.is_in_thread = True
         try:
             if self._context is not None and self.made is not None:
                 call = self._call
@@ -405,7 +360,7 @@ class _Generator(Generic[T]):
         except Exception as error:
             self.log_closing(error)
         finally:
-            self._call.slot.give_up()
+            self._call.slot.end_part(is_last=True)
 
     def log_closing(self, error: Exception) -> None:
         call, request = self._call, name_request(self._call.timings.id)

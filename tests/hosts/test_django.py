@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -209,21 +208,6 @@ def test_async_functions_that_read_the_database_are_told_of_awaiting_it(caplog: 
             'async methods of Django, such as await user.ahas_perm("app.permission")',
         ]
         assert asker(False)("POST", "/v2/models/m/infer", b'{"inputs":[]}').status_code == 200
-    server.stop()
-
-
-def test_what_authorize_refuses_says_what_the_middleware_has_set(caplog: pytest.LogCaptureFixture) -> None:
-    """A middleware that sets `user` and not `auser` is seen there: `auser()` then is nobody, and all are refused."""
-    caplog.set_level(logging.DEBUG, "oip_asgi")
-    server = InferenceServer(authorize=lambda access: False)
-    for is_async, kind in ((False, "WSGIRequest"), (True, "ASGIRequest")):
-        caplog.clear()
-        with served(server, MIDDLEWARE=[f"{__name__}.user_from_header"]):
-            assert asker(is_async)("POST", "/v2/models/m/infer", b'{"inputs":[]}', **{"X-User": "ada"}).status_code == 403
-        assert [record.getMessage() for record in caplog.records if record.name == "oip_asgi"] == [
-            f"authorize= refused infer with model 'm' over rest with 403, not allowed: infer with model 'm': access.transport is a {kind} "
-            "with user (str)"
-        ]
     server.stop()
 
 

@@ -61,7 +61,10 @@ def test_every_state_of_a_slot_is_reached_and_only_two_are_its_end() -> None:
     assert set(SLOT_TRANSITIONS) == set(get_args(SlotEvent))
 
 
-@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["enter", "begin", "end part", "end", "give up", "unload"]))))
+STEPS = ("enter", "begin", "end part", "end part of a generator", "end", "give up", "close", "unload")
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(STEPS))))
 def test_whatever_happens_to_slots_each_goes_back_once_and_the_next_has_its_turn(steps: list[tuple[int, str]]) -> None:
     limiter, uses = Limiter(2, 2), Uses(5)
     slots = [Slot(limiter, uses) for _ in range(5)]
@@ -72,10 +75,18 @@ def test_whatever_happens_to_slots_each_goes_back_once_and_the_next_has_its_turn
         elif step == "begin" and slot.state in ("running", "over", "unloaded"):
             has_gone = slot.state != "running"
             assert slot.begin() is not has_gone
+        elif step == "end part of a generator" and slot.state in ("held", "given up"):
+            is_held = slot.state == "held"
+            assert slot.end_part_of_generator() is is_held
+            assert slot.state == ("running" if is_held else "given up")
         elif step in ("end part", "end") and slot.state in ("held", "given up"):
             slot.end_part(is_last=step == "end")
         elif step == "give up":
             slot.give_up()
+        elif step == "close":
+            is_paused = slot.state == "running"
+            assert slot.give_up_generator() is is_paused
+            assert slot.state in (("given up",) if is_paused else ("given up", "over", "unloaded"))
         elif step == "unload":
             limiter.refuse_waiting(is_unloaded=True)
         states = [slot.state for slot in slots]
