@@ -22,7 +22,7 @@ import sys
 import typing
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Generic, NoReturn, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, NoReturn, TypeAlias, TypeVar, cast
 
 from numpy import ndarray
 
@@ -140,11 +140,11 @@ class ListCodec(InputCodec[list[V]]):
     @classmethod
     def encode_input(cls, name: str, payload: Sequence[V] | V | Array, use_bytes: bool = True) -> Tensor:
         """A list, or an empty array of any shape. One value alone is a list of one."""
-        if isinstance(payload, cls.type_hint.__args__):
-            payload = [payload]
+        if isinstance(payload, tuple(cls.writers)):
+            payload = [cast(V, payload)]
         if isinstance(payload, ndarray) and not payload.size:
             payload = []
-        if not isinstance(payload, Sequence):
+        if isinstance(payload, (str, bytes)) or not isinstance(payload, Sequence):
             raise TypeError(
                 f"tensor {name!r}: the content_type {cls.content_type!r} is for a list, but this is "
                 f"{show(payload)}"
@@ -156,8 +156,7 @@ class ListCodec(InputCodec[list[V]]):
             index = len(elements)  # the elements before the one that raised
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(f"tensor {name!r}: element {index} is {show(payload[index])}: {error}") from None
-        array = object_array(elements, (len(elements),))
-        return make_tensor(name, array, {"content_type": cls.content_type})
+        return make_tensor(name, object_array(elements, (len(elements),)), {"content_type": cls.content_type})
 
     @classmethod
     def _refuse(cls, element: object) -> NoReturn:

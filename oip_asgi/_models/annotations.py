@@ -95,11 +95,16 @@ def parse_annotation(annotation: Any) -> ParsedAnnotation:
         return parse_annotation(alias[args] if origin else alias)
     if origin is Annotated:
         inner, *extras = args
-        named = next((each for each in extras if isinstance(each, str) and each in _KNOWN), None)
-        if named is not None:
+        # what nobody but a tensor has: a datatype, or a shape
+        if any(
+            each.upper() in _KNOWN
+            if isinstance(each, str)
+            else type(each) is list and {*map(type, each)} == {int}
+            for each in extras
+        ):
             raise TypeError(
-                f"{inspect.formatannotation(annotation)}: {named!r} alone declares nothing: write "
-                f'TensorSpec("name", "{named}", [-1]) in its place'
+                f"{inspect.formatannotation(annotation)} declares nothing of a tensor: write an annotation "
+                'such as NDArray[np.float32], or TensorSpec("x", "FP32", [-1, 4]) as a part of it'
             )
         codec = next((extra for extra in extras if is_input_codec(extra) or is_request_codec(extra)), None)
         if codec is not None:

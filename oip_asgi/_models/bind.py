@@ -87,7 +87,7 @@ def bind(
         description="" if is_written_by_library(function) else find_description(function),
         refused=frozenset()
         if arguments.read_parameters
-        else frozenset(p.parameter.name for p in signature.plain if not p.is_scalar),
+        else frozenset(p.name for p in signature.plain if not p.is_scalar),
         is_plain={taken.from_ for taken in parameters} <= PLAIN and not (rest or accepted.ranged),
         most_on_loop=LOOP_COLUMNS if of_rest in ("series", "column") else LOOP_BYTES,
         is_untyped=signature.untyped is not None,

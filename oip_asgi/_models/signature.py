@@ -261,7 +261,11 @@ def _spread_inputs(
         raise TypeError(
             f"{declared.label} does not name its inputs: declare them with inputs=[TensorSpec(...)]"
         )
-    taken = {p.name for p in plain}
+    if take_all([spread]):
+        raise TypeError(
+            f"{declared.label}: each of *{spread.name} gets one tensor, and no whole request or data frame"
+        )
+    taken = {p.name for p in plain if p.reader}
     by_position = spread._replace(parameter=spread.parameter.replace(kind=Parameter.POSITIONAL_ONLY))
     before = [
         p

@@ -80,8 +80,9 @@ class PythonFormat(msgspec.Struct, eq=False):
 
     @property
     def size(self) -> int:
-        values = self.inputs.values() if isinstance(self.inputs, Mapping) else (self.inputs,)
-        return sum(map(_estimate_size, values))
+        return sum(
+            map(_estimate_size, self.inputs.values() if isinstance(self.inputs, Mapping) else (self.inputs,))
+        )
 
     def is_quick(self, _: Buffer) -> bool:
         return False

@@ -102,7 +102,7 @@ def make_head(status: int, headers: Mapping[str, str]) -> Head:
     """The head of an answer whose body is handed on as it comes. A compressed one, which nobody has asked
     for, is refused."""
     coding = headers.get("content-encoding") or "identity"
-    if status == 200 and coding.lower() != "identity":
+    if status == 200 and coding.lower() != "identity" and headers.get("content-length") != "0":
         raise InvalidResponse(
             f"the response has the Content-Encoding {show(coding)}, which only a client of httpx2 reads: "
             "give one as http="

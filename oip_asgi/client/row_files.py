@@ -86,6 +86,7 @@ def _read_parquet(file: Path, size: int) -> Iterator[Any]:
     import pyarrow.parquet
 
     for batch in pyarrow.parquet.ParquetFile(file).iter_batches(size):
+        need(len({*batch.schema.names}) == batch.num_columns, "two of its columns have the same name")
         # not by pandas, which would make floats of whole numbers beside a gap
         yield [
             {name: cell.isoformat() if hasattr(cell, "isoformat") else cell for name, cell in row.items()}
@@ -223,8 +224,11 @@ def plan_columns(
         f"the input {expected[0]!r} has {width} columns, and the file {len(names)}: name them, in the order "
         "of the training, by --columns",
     )
-    read = partial(_read, is_text=not are_texts, empty="", are_floats=are_floats)
-    return {expected[0]: Column(names, read, list)}
+    return {
+        expected[0]: Column(
+            names, partial(_read, is_text=not are_texts, empty="", are_floats=are_floats), list
+        )
+    }
 
 
 def list_names(names: Collection[str]) -> str:
@@ -257,8 +261,8 @@ def _plan_column(spec: TensorSpec, types: set[type], *, is_declared: bool, are_t
         or (is_any and not stay_texts and are_numbers and types != {int}),
     )
     # a `Client` cannot know that a list which nobody declared may have gaps
-    has_gaps = not is_declared and _NONE in types and not are_numbers
-    gather = partial(pd.Series, dtype=object) if has_gaps else list
+    may_have_gaps = not is_declared and _NONE in types and not are_numbers
+    gather = partial(pd.Series, dtype=object) if may_have_gaps else list
     return Column(spec.name, read, _keep_base64 if spec.content_type == "base64" else gather)
 
 

@@ -216,7 +216,7 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, Any]]] = {
     },
 }
 _UNDECLARED: Final = """\
-. The model declares nothing of its columns, so each was sent as pandas reads it. If it takes others, or all \
+. The model declares nothing of its columns, so its values decided what was sent. If it takes others, or all \
 of them as one array, declare that: inputs=specs_of(X_train), or inputs=[TensorSpec("X", "FP64", [-1, 4])]"""
 
 

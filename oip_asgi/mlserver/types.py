@@ -52,8 +52,13 @@ class TensorData:
         flat = self._root if isinstance(self._root, np.ndarray) else _flatten(self._root)
         if dtype.hasobject:
             array = ours.Tensor("data", flat if flat is self._root else np.array(flat, object)).array
-        elif dtype.kind == "u" and all(type(each) is int and each >= 0 for each in flat):
-            array = np.array(flat, np.uint64)  # where numpy alone makes floats of 2**63 beside a small one
+        elif (
+            dtype.kind == "u"
+            and isinstance(self._root, list)
+            and all(type(each) is int and 0 <= each < 2**64 for each in flat)
+        ):
+            # numpy alone makes floats of 2**63 beside a small one
+            array = np.array(self._root, np.uint64)
         elif (array := np.asanyarray(self._root)).dtype.hasobject:
             array = np.array(array.tolist())
             # None becomes NaN, and a whole number of more than 64 bits can be a float only

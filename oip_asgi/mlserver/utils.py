@@ -1,5 +1,6 @@
 """Where a model's files are."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -22,7 +23,10 @@ async def get_model_uri(settings: ModelSettings, wellknown_filenames: Sequence[s
     uri = settings.parameters.uri or ""
     if urlsplit(uri).scheme not in ("", "file"):
         return str(uri)
-    path = Path(settings._source).parent / uri.removeprefix("file://")
+    # RFC 8089; # and ? are parts of a name here
+    path = Path(settings._source).parent / re.sub(
+        "^file:(//(localhost(?=/))?)?", "", uri, flags=re.IGNORECASE
+    )
     if not uri or not path.exists():
         raise MLServerError(f"{settings.name}: parameters.uri: there is no file or folder {path}", 422)
     return str(next((path / name for name in wellknown_filenames if (path / name).is_file()), path))

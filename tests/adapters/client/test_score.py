@@ -330,7 +330,7 @@ def test_columns_are_sent_also_where_only_scalars_are_declared_beside_a_frame(sc
     scored = score("times", "a,b\n1,2\n3,4.5\n").lines
     assert scored == [{"row": 1, "a": 10.0, "b": 20.0}, {"row": 2, "a": 30.0, "b": 45.0}]
     refused = score("times", "a\nx\n", out="refused.jsonl")
-    assert (refused.text, "The model declares nothing of its columns, so each was sent as pandas reads it" in refused.told) == ("", True)
+    assert (refused.text, "The model declares nothing of its columns, so its values decided what was sent" in refused.told) == ("", True)
     asked = site.asked
     for names in ("a,b", "seconds,b"):  # a model of scalars alone is not asked
         refused = score("wait", names + "\n" + "1,2\n" * 300, out="refused.jsonl")
@@ -471,7 +471,7 @@ def test_it_stops_where_no_row_can_be_scored(score: Score) -> None:
     stopped = score("all", "a,b\n1,2\n3,4\n", out="t.csv")
     assert "the model does not score row by row: the output 'output_0' of 2 rows has the shape [1]" in stopped.told
     stopped = score("plain", "a,b\n1,2\n3,4\n", out="u.csv")  # which declares nothing
-    assert ", such as: unknown input 'a': expected 'x'. The model declares nothing of its columns, so each was sent" in stopped.told
+    assert ", such as: unknown input 'a': expected 'x'. The model declares nothing of its columns, so its values decided" in stopped.told
     assert 'declare that: inputs=specs_of(X_train), or inputs=[TensorSpec("X", "FP64", [-1, 4])]\n' in stopped.told
 
 

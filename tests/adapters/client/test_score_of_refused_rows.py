@@ -106,3 +106,13 @@ def test_no_column_of_a_file_is_lost_to_one_of_ours(tmp_path: Path, suffix: str)
     refused = refuse_rows("small", tmp_path, f"rows.{suffix}", rows[suffix])
     assert [list(each) for each in refused] == [["row", "reason", "a", "row.1", "reason.1", "row.1.1"]]
     assert [refused[0][name] for name in ("row", "row.1", "reason.1", "row.1.1")] == [1, "seat 4", "late", "x"]
+
+
+def test_two_columns_of_parquet_with_one_name_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table, file = pytest.importorskip("pyarrow").Table.from_arrays([[1.0], [2.0]], names=["x", "x"]), tmp_path / "rows.parquet"
+    pytest.importorskip("pyarrow.parquet").write_table(table, file)
+    server = InferenceServer()
+    server.register("open", lambda df: df, content_type="pd")
+    with serving(OIPApp(server, path="/v2")) as port:
+        assert main(["score", f"http://127.0.0.1:{port}/v2", "open", str(file), "--out", str(tmp_path / "s.jsonl")]) == 2
+    assert f"{file}, in rows 1 to 256: two of its columns have the same name" in capsys.readouterr().err

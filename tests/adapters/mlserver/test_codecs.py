@@ -102,6 +102,7 @@ def test_data_that_are_not_of_the_datatype() -> None:
         ("INT32", [1.5], r"'y': \[1.5\] cannot be INT32"),
         ("UINT8", [300], "cannot be UINT8"),
         ("UINT64", [-1, 2**63], "cannot be UINT64"),
+        ("UINT64", [2**64], "cannot be UINT64"),
         ("UINT8", np.array([300]), "cannot be UINT8"),
         ("UINT8", np.array([1.5], object), "cannot be UINT8"),
         ("BOOL", [5], "cannot be BOOL"),
@@ -191,7 +192,7 @@ def test_codecs_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_where_a_model_is(tmp_path: Path) -> None:
     folder = tmp_path / "a #1? %20"  # of which nothing is a part of a URL
     folder.mkdir()
-    for where in (str(folder), f"file://{folder}"):
+    for where in (str(folder), f"file://{folder}", f"file:{folder}", f"FILE://localhost{folder}"):
         assert asyncio.run(get_model_uri(settings(uri=where), ["weights"])) == str(folder)
     (folder / "weights").touch()
     assert asyncio.run(get_model_uri(settings(uri=str(folder)), ["weights"])) == str(folder / "weights")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+from datetime import datetime
 from typing import Annotated, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pandas as pd
 import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, RequestOutput, Tensor, TensorSpec
-from oip_asgi.codecs import InputCodec, PandasCodec, RequestCodec, StringCodec
+from oip_asgi.codecs import DatetimeCodec, InputCodec, PandasCodec, RequestCodec, StringCodec
 from tests.support.asking import ask, error, get
 from tests.support.content_types import (
     COLOURS,
@@ -293,6 +294,19 @@ def test_what_a_users_codec_raises_beside_value_error_is_its_own_fault(caplog: p
         assert record.exc_info is not None
         assert "a secret" in str(record.exc_info[1])
         caplog.clear()
+
+
+def test_a_codec_may_extend_one_of_the_package_for_another_type_or_none() -> None:
+    class German(DatetimeCodec):
+        content_type = "de"
+        type_hint = None  # type: ignore[assignment]
+
+        @classmethod
+        def encode_input(cls, name: str, payload: Any, use_bytes: bool = True) -> Tensor:
+            return super().encode_input(name, [datetime(int(year), int(month), int(day)) for day, month, year in payload])
+
+    tensor = German.encode_input("day", [["31", "01", "2026"]])
+    assert (tensor.parameters["content_type"], tensor.array.tolist()) == ("de", [b"2026-01-31T00:00:00"])
 
 
 def test_an_instance_serves_as_a_codec_and_takes_the_place_of_another() -> None:

@@ -153,7 +153,7 @@ DOUBLE = [TensorSpec("x", "FP64", [-1])]
             text_of_a_datatype,
             {},
             TypeError,
-            '\'FP32\' alone declares nothing: write TensorSpec("name", "FP32", [-1]) in its place',
+            'declares nothing of a tensor: write an annotation such as NDArray[np.float32], or TensorSpec("x", "FP32", [-1, 4])',
         ),
         (
             single,
