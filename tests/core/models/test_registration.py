@@ -155,6 +155,22 @@ def test_callables_with_declared_inputs(
     assert "unknown input 'other'" in text
 
 
+def test_a_parameter_of_a_request_may_be_called_as_what_takes_inputs_by_position(server: InferenceServer) -> None:
+    def total(*inputs: Any) -> Any:
+        return sum(inputs)
+
+    server.register("m", total, inputs=[TensorSpec(name, "FP64", [-1]) for name in "pq"])
+    request = InferenceRequest([Tensor(name, np.array([2.0])) for name in "pq"], parameters={"inputs": 1})
+    assert server.infer_sync("m", request)["output_0"].tolist() == [4.0]
+
+
+def test_each_input_by_position_is_one_tensor(server: InferenceServer) -> None:
+    def whole(*inputs: InferenceRequest) -> Any: ...
+
+    with pytest.raises(TypeError, match=r"each of \*inputs gets one tensor, and no whole request or data frame"):
+        server.register("m", whole, inputs=[X])
+
+
 def test_a_call_from_python_has_no_headers_and_no_model_gives_it_any(server: InferenceServer) -> None:
     seen: list[Any] = []
 
