@@ -160,8 +160,8 @@ def test_a_parameter_of_a_request_may_be_called_as_what_takes_inputs_by_position
         return sum(inputs)
 
     server.register("m", total, inputs=[TensorSpec(name, "FP64", [-1]) for name in "pq"])
-    request = InferenceRequest([Tensor(name, np.array([2.0])) for name in "pq"], parameters={"inputs": 1})
-    assert server.infer_sync("m", request)["output_0"].tolist() == [4.0]
+    two = np.array([2.0])
+    assert server.infer_sync("m", {"p": two, "q": two}, parameters={"inputs": 1})["output_0"].tolist() == [4.0]
 
 
 def test_each_input_by_position_is_one_tensor(server: InferenceServer) -> None:
