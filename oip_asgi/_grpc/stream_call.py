@@ -258,12 +258,14 @@ class StreamCall:
                 if request is None:
                     record_unknown(self._engine.unknown, refusal)
                 answer = partial(self._refuse_request, request, refusal)
+                del refusal  # its traceback refers to this frame: a cycle
             except BaseException as error:
                 self._fail_task("authorize=", error)
                 raise
             if self._outbox.end.done():  # an `async def` of `authorize=` may have swallowed the cancellation
                 return
             self._start_task(answer())
+            del answer
 
     async def _find_model(self, request: _Request) -> Model:
         """Find the model of a request, if the client may ask it."""

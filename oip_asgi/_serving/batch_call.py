@@ -193,6 +193,10 @@ class Execution:
             if len(members) == 1 or isinstance(error, ModelFault):
                 self._fail(members, error)
                 return []
+            if not called:
+                sound = [member for member in members if self._can_make_arguments(member)]
+                if len(sound) < len(members):
+                    return [sound]
             # one bad input costs no other request its answer
             if not (
                 isinstance(convert_host_error(error) or error, InferenceError)
@@ -220,6 +224,15 @@ class Execution:
             request = InferenceRequest(list(tensors.values()), None, first.parameters, first.outputs)
             decoded = msgspec.structs.replace(decoded, request=request, tensors=tensors)
         return members[0].call.make_arguments(decoded)
+
+    def _can_make_arguments(self, member: Member[Any]) -> bool:
+        """True if the arguments of a request can be made. If not, only this request fails."""
+        try:
+            self._make_arguments([member])
+        except Exception as error:
+            self._fail([member], error)
+            return False
+        return True
 
     def _share_out(self, members: list[Member[Any]], result: Any) -> None:
         """Give each request its part of a result."""

@@ -193,7 +193,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     def encode_here(self, response: Made | None) -> T | None:
         """Encode a response if the event loop may do that. None if a worker thread is to: other calls run
         until then, so nobody may change the response any more."""
-        if isinstance(response, list) or (response is not None and _may_encode_here(self, response)):
+        if isinstance(response, list) or (response is not None and may_encode_here(self, response)):
             return self.encode(response)
         if response is not None:
             own_arrays(response.outputs, self.expand().request)
@@ -405,7 +405,7 @@ def respond_late(call: Call[Any]) -> InferenceResponse:
     return call_model(call, lambda _: result, respond)
 
 
-def _may_encode_here(call: Call[Any], response: InferenceResponse) -> bool:
+def may_encode_here(call: Call[Any], response: InferenceResponse) -> bool:
     """Whether the event loop encodes a response, which takes 15 milliseconds at most."""
     outputs, decoded = response.outputs, call.expand()
     is_short = are_short(outputs)

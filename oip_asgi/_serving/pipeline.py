@@ -24,7 +24,7 @@ from .._protocol.datatypes import Buffer
 from .._protocol.errors import IS_A_STREAM, InvalidRequest, NotFound
 from .._protocol.tensors import REGION
 from .batch import answer_in_batch, wait_within_calls
-from .call import Call, may_decode_long
+from .call import Call, may_decode_long, may_encode_here
 from .call_stack import current_calls, find_callers, find_latest_turn
 from .decoding import WireFormat
 from .engine import Engine
@@ -64,10 +64,12 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
         if turn is not None and call.latest_turn != math.inf and not call.model.has_batches:
             await wait_within_calls(call, turn, io)
         if call.cached is not None:  # it has not entered
-            encoded = call.encode_here(call.cached)
-            if encoded is None:
-                encode = partial(call.encode, call.cached)
-                encoded = await io.run(encode, "conversion", deadline=call.deadline)
+            encode = partial(call.encode, call.cached)
+            encoded = (
+                encode()
+                if may_encode_here(call, call.cached)
+                else await io.run(encode, "conversion", deadline=call.deadline)
+            )
         elif call.model.has_batches:
             encoded = await answer_in_batch(call, io)
         elif call.handler.kind == "thread":
@@ -81,10 +83,11 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
                 response = await io.call(call.run_async, call.deadline)
             else:
                 response = engine.call_here(call.run)
-            encoded = call.encode_here(response)
-            if encoded is None:
+            answer = call.encode_here(response)
+            if answer is None:
                 encode = partial(call.encode_in_thread, response)
-                encoded = await io.run(encode, "conversion", deadline=call.deadline)
+                answer = await io.run(encode, "conversion", deadline=call.deadline)
+            encoded = answer
     except FAILURES as failure:
         raise _fail_call(call, as_error(call, failure), failure.__cause__) from failure.__cause__
     except BaseException as error:

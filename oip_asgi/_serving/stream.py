@@ -210,14 +210,26 @@ class _StreamedRequest(Generic[T]):
         self.note(outcome)
         generator, slot = self._generator, self._call.slot
         try:
-            if closes and generator.is_async and generator.made is not None:
-                await self._io.call_always(generator.close)
+            if closes and generator.is_async:
+                if generator.made is not None:
+                    await self._io.call_always(generator.close)
             elif closes and slot.give_up_generator():
-                await self._io.run_always(generator.close_in_thread, "model")
+                if generator.made is None:  # from here on, no thread begins it
+                    slot.end_part(is_last=True)
+                else:
+                    await self._close_in_thread()
         except QuitWithin as error:  # raised by the model itself, such as by a task that it awaits
             generator.log_closing(error)
         finally:
             slot.give_up()
+
+    async def _close_in_thread(self) -> None:
+        try:
+            closing = self._io.run_always(self._generator.close_in_thread, "model")
+        except RuntimeError:  # the system has no more threads
+            self._call.slot.end_part(is_last=True)
+            raise
+        await closing
 
     async def fail(self, error: BaseException, *, is_out: bool) -> Exception | None:
         """End the request with an error, and return the one for its client; None if nobody waits for it any

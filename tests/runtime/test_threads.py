@@ -12,10 +12,11 @@ from concurrent.futures import CancelledError
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 
 from oip_asgi import InferenceError, InferenceServer
-from tests.support.inside import background_of, limit_threads
+from tests.support.inside import background_of, limit_threads, limiter_of
 from tests.support.inside.runtime import PATIENCE, BackgroundLoop, QuitWithin, Runtime, WorkerThreads
 from tests.support.inside.runtime import threads as threads_module
 
@@ -208,6 +209,30 @@ async def test_a_loop_does_nothing_while_all_threads_are_busy(monkeypatch: pytes
     assert [answer["output_0"].tolist() for answer in await asyncio.gather(*calls)] == [[True]] * 5
     await asyncio.to_thread(server.stop)
     assert len(timers) < 20  # two hundred, if it looked for a free thread each millisecond
+
+
+async def test_a_stream_that_was_never_begun_waits_for_no_thread_to_be_refused() -> None:
+    async def spell(text: list[str]) -> AsyncIterator[str]:
+        yield text[0]
+
+    def count(n: int) -> Iterator[int]:
+        yield n
+
+    server, release = InferenceServer(), threading.Event()
+    limit_threads(server, 1)
+    server.register("busy", lambda: release.wait(20))
+    server.register("spell", spell)
+    server.register("count", count, timeout=0.2)
+    busy = asyncio.ensure_future(server.infer("busy", {}))
+    await asyncio.sleep(0.1)
+    for model, inputs, status in (("spell", {"text": np.array([b"\xff"], object)}, 400), ("count", {"n": 1}, 504)):
+        with pytest.raises(InferenceError) as caught:
+            await asyncio.wait_for(anext(server.infer_stream(model, inputs)), 5)
+        assert caught.value.status == status
+        assert not limiter_of(server, model).running
+    release.set()
+    await busy
+    await asyncio.to_thread(server.stop)
 
 
 async def test_a_trip_that_ends_while_all_its_results_are_taken_is_followed_by_another(

@@ -53,6 +53,16 @@ def test_a_bad_input_costs_only_itself(is_async: bool, caplog: pytest.LogCapture
     assert outcomes(held.server) == {"ok": 3, "failed": 1, "invalid": 1}
 
 
+def test_an_argument_that_cannot_be_made_costs_the_others_no_call_of_their_own() -> None:
+    held = Held(lambda texts: list(map(len, texts)), inputs=[TensorSpec("x", "BYTES", [-1], content_type="str")])
+    held.first = np.array([b"first"], object)
+    texts = [np.array([text], object) for text in (b"a", b"bc", b"\xff", b"def")]
+    one, two, (status, text), three = play(held, *texts)
+    assert ([one, two, three], status) == ([[1], [2], [3]], 400)
+    assert "element 0" in text
+    assert held.sizes == [3]
+
+
 @kinds
 def test_what_is_for_clients_is_told_to_the_one_and_not_logged(is_async: bool, caplog: pytest.LogCaptureFixture) -> None:
     held = make(is_async)
