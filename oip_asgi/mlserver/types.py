@@ -49,16 +49,18 @@ class TensorData:
             dtype = ours.TensorSpec("data", cast(Any, datatype), []).dtype
         except ValueError as error:
             raise TypeError(str(error).partition(": ")[2]) from None
-        flat = self._root if isinstance(self._root, np.ndarray) else _flatten(self._root)
+        root = self._root
         if dtype.hasobject:
-            array = ours.Tensor("data", flat if flat is self._root else np.array(flat, object)).array
+            array = ours.Tensor(
+                "data", root if isinstance(root, np.ndarray) else np.array(_flatten(root), object)
+            ).array
         elif (
-            dtype.kind == "u"
-            and isinstance(self._root, list)
-            and all(type(each) is int and 0 <= each < 2**64 for each in flat)
+            dtype == np.uint64
+            and isinstance(root, list)
+            and all(type(each) is int and 0 <= each < 2**64 for each in _flatten(root))
         ):
             # numpy alone makes floats of 2**63 beside a small one
-            array = np.array(self._root, np.uint64)
+            array = np.array(root, np.uint64)
         elif (array := np.asanyarray(self._root)).dtype.hasobject:
             array = np.array(array.tolist())
             # None becomes NaN, and a whole number of more than 64 bits can be a float only
