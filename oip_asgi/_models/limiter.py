@@ -22,9 +22,9 @@ SlotState: TypeAlias = Literal["new", "waiting", "running", "held", "given up", 
 on an event loop.
 
 One that is held has a part in a thread, or runs a batch. If its request is given up meanwhile, the slot stays
-taken until that ends, as it does until a generator that ran in threads is closed. One that is over has gone
-back, was refused, or is not needed because its request shares another's call; if the model was unloaded while
-it waited, it says so.
+taken until the part or the batch has ended. It also stays taken while a generator that ran in threads is
+closed. One that is over has gone back, was refused, or is not needed because its request shares another's
+call. One that is unloaded waited when its model was unloaded.
 """
 
 SlotEvent: TypeAlias = Literal[

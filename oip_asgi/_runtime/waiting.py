@@ -1,7 +1,7 @@
 """Waiting for a signal, in a thread or on an event loop, and for a client to go.
 
-A model may raise what is no `Exception`, such as SystemExit. Then either the host gets that error, or the
-client gets a 500: this module decides. Knows no requests.
+If a model raises a BaseException that is no Exception, such as SystemExit, it is decided here who gets it:
+the host, or the client as a 500. Knows no requests.
 """
 
 from __future__ import annotations

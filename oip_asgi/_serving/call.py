@@ -132,10 +132,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             request=request,
             binding=self.handler.binding,
             tensors={each.name: each for each in request.inputs},
-            content_type=None,
             outputs=request.outputs,
-            content_types={},
-            apply_options=None,
         )
         return self.request
 

@@ -113,11 +113,11 @@ class Decoded(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     request: InferenceRequest
     binding: Binding  # how to call the function for it
     tensors: dict[str, Tensor]  # the inputs by name
-    content_type: str | None  # the content type of each tensor that has none of its own
     # the outputs that it asks for; a copy, as the model may change `request`
     outputs: Sequence[RequestOutput]
-    content_types: Mapping[str, str]  # the content types that it asks for, by output
-    apply_options: ApplyOptions | None
+    content_type: str | None = None  # the content type of each tensor that has none of its own
+    content_types: Mapping[str, str] = _NOT_ASKED  # the content types that it asks for, by output
+    apply_options: ApplyOptions | None = None
     """Applies the output options to the response before it is encoded; None if there are none."""
     timeout: float = math.inf  # its own, in seconds
     # the request as `write_columns` makes it, of a model with a cache
@@ -175,8 +175,8 @@ def accept(request: InferenceRequest, model: Model, handler: Handler, regions: R
         request=request,
         binding=binding,
         tensors=tensors,
-        content_type=content_type,
         outputs=outputs,
+        content_type=content_type,
         content_types=content_types,
         apply_options=apply_options,
         timeout=timeout,
