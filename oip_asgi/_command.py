@@ -46,6 +46,7 @@ The first options are for this command; all others are uvicorn's."""
 _COMMAND: Final = "OIP_ASGI_COMMAND"
 """The environment variable in which the processes of --reload and --workers find the options of this command,
 as JSON."""
+_KEY: Final = "OIP_API_KEY"
 _OURS: Final = ("target", "name", "api_key", "grpc", "metrics", "model_control")
 _PREFIX: Final = "/v2"
 _NEEDS: Final = {
@@ -74,10 +75,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         click.Option(
             ["--api-key"],
             metavar="KEY",
-            envvar="OIP_API_KEY",
+            envvar=_KEY,
             help="the key that clients send as the header x-api-key, for all but health and the page; others "
             "on this machine see it in the list of processes, but not if it is in the environment variable "
-            "OIP_API_KEY",
+            f"{_KEY}",
         ),
         click.Option(
             ["--grpc"], type=click.IntRange(0, 65535), metavar="PORT", help="serve gRPC there, by grpcio"
@@ -160,8 +161,12 @@ def _check_options(options: Mapping[str, Any], path: Path, *, has_workers: bool)
         {name for name in _OURS if options[name] is not None and options[name] is not False},
         options["api_key"],
     )
+    ports = [
+        options[name] for name in ("port", "grpc", "metrics") if options[name]
+    ]  # each 0 is one of its own
     needs = [
         (0 <= options["port"] <= 65535, f"port {options['port']}: expected 0 to 65535"),
+        (len(set(ports)) == len(ports), "--port, --grpc and --metrics have to be different ports"),
         ("name" not in given or path.is_file(), "--name is for a file with one model"),
         (
             "model_control" not in given or path.exists(),
@@ -170,6 +175,19 @@ def _check_options(options: Mapping[str, Any], path: Path, *, has_workers: bool)
         (
             key is None or (key and key.isascii()),
             "--api-key has to be ASCII, as the value of a header, and not empty",
+        ),
+        (
+            key is not None or os.environ.get(_KEY) != "",
+            f"the environment variable {_KEY} is empty: expected a key, or unset it to serve without one",
+        ),
+        (
+            options["env_file"] is None or _KEY not in Path(options["env_file"]).read_text(),
+            f"--env-file is read too late for {_KEY}: set it in the environment",
+        ),
+        (
+            "grpc" not in given or options["ssl_certfile"] is None,
+            "--grpc has no TLS, so the key and all data would be readable: leave out --ssl-certfile, or "
+            "write an application with install(..., grpc=True)",
         ),
         (
             not has_workers or given.isdisjoint({"grpc", "metrics"}),
@@ -295,13 +313,13 @@ async def _serve_grpc(server: InferenceServer, command: Mapping[str, Any], stack
                 return await continuation(call)
             return grpc.unary_unary_rpc_method_handler(refuse)
 
-    options = {
-        "max_receive_message_length": server.options.max_body_bytes or -1,
-        "max_send_message_length": -1,
-        "so_reuseport": 0,
-    }
     grpc_server = grpc.aio.server(
-        interceptors=[KeyInterceptor()], options=[(f"grpc.{name}", value) for name, value in options.items()]
+        interceptors=[KeyInterceptor()],
+        options=[
+            ("grpc.max_receive_message_length", server.options.max_body_bytes or -1),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.so_reuseport", 0),
+        ],
     )
     add_to_server(server, grpc_server)
     grpc_server.add_insecure_port(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
@@ -402,11 +420,10 @@ def _serve_folder(folder: Path, *, model_control: bool) -> InferenceServer:
     settings = read_settings(folder)
     server = InferenceServer(settings.server_name, settings.server_version, model_control=model_control)
     register_models(server, folder, settings, opens=("grpc_port", "metrics_port"))
-    files = sorted(file for file in folder.rglob("*.py") if file.is_file())
     old = [
         str(file)
-        for file in files
-        if re.search(rb"^\s*(from|import) mlserver", file.read_bytes(), re.MULTILINE)
+        for file in sorted(folder.rglob("*.py"))
+        if file.is_file() and re.search(rb"^\s*(from|import) mlserver", file.read_bytes(), re.MULTILINE)
     ]
     if old:
         print(f"These files import mlserver. Change their import lines:\n{SED} {' '.join(old)}", flush=True)  # noqa: T201

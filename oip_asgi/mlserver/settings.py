@@ -63,7 +63,7 @@ class Settings:
 
     server_name: str = "mlserver"
     server_version: str | None = None
-    host: str = "0.0.0.0"
+    host: str = "127.0.0.1"  # MLServer's is 0.0.0.0: all who reach the machine, without a key
     http_port: int = 8080
     grpc_port: int | None = None
     metrics_port: int | None = None

@@ -252,6 +252,8 @@ def test_a_folder_of_mlserver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     given = start(monkeypatch, str(tmp_path), "--host", "localhost", "--port", "0", "--timeout-keep-alive", "7")
     assert (given["host"], given["timeout_keep_alive"]) == ("localhost", 7)
     assert given["port"] not in (0, port)
+    (tmp_path / "settings.json").write_text("{}")
+    assert start(monkeypatch, str(tmp_path), "--port", "0")["host"] == "127.0.0.1"
     (tmp_path / "settings.json").write_text("{")
     with pytest.raises(SystemExit, match=r"settings\.json: "):
         main([str(tmp_path)])
@@ -309,6 +311,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     joblib.dump(LinearRegression().fit(np.ones((1, 900)), [1.0]), tmp_path / "half.joblib")
     (tmp_path / "half.joblib").write_bytes((tmp_path / "half.joblib").read_bytes()[:3000])
     (tmp_path / "empty").mkdir()
+    (tmp_path / "keys.env").write_text("OIP_API_KEY=s3cret\n")
     joblib.dump(LinearRegression().fit(X, Y), tmp_path / "line.joblib")
     for name in ("net.pt", "net.Keras", "net.safetensors"):
         (tmp_path / name).write_bytes(b"PK")
@@ -350,6 +353,10 @@ WRONG_OPTIONS = {
     "mistaken:server --name n": "--name is for a file with one model",
     "mistaken:server --model-control": "--model-control is for a file or folder: write InferenceServer(model_control=True)",
     "line.joblib --api-key ''": "--api-key has to be ASCII, as the value of a header, and not empty",
+    "line.joblib --env-file keys.env": "--env-file is read too late for OIP_API_KEY: set it in the environment",
+    "line.joblib --grpc 0 --ssl-certfile keys.env": "--grpc has no TLS, so the key and all data would be readable: leave out "
+    "--ssl-certfile, or write an application with install(..., grpc=True)",
+    "line.joblib --port 0 --grpc 5001 --metrics 5001": "--port, --grpc and --metrics have to be different ports",
 }
 
 
@@ -360,6 +367,14 @@ def test_a_mistake_is_one_line_that_says_what_was_expected(line: str) -> None:
         main(shlex.split(line if "--port" in line else f"{line} --port 0"))
     expected = WRONG_OPTIONS.get(line) or f"{line}{' ' if line in ('mistaken:rows', 'mistaken:app') else ': '}{MISTAKES[line]}"
     assert str(caught.value.code).startswith(expected) if expected.endswith((": ", ", ")) else caught.value.code == expected
+
+
+@pytest.mark.usefixtures("module")
+def test_a_key_that_is_empty_in_the_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OIP_API_KEY", "")
+    with pytest.raises(SystemExit) as caught:
+        main(["line.joblib", "--port", "0"])
+    assert caught.value.code == "the environment variable OIP_API_KEY is empty: expected a key, or unset it to serve without one"
 
 
 @pytest.mark.usefixtures("module")
