@@ -82,7 +82,8 @@ class _Loader(SourceFileLoader):
         self._folder = folder
 
     def exec_module(self, module: ModuleType) -> None:
-        folder, code = self._folder, self.get_code(self.name)
+        # `get_code` takes a file of the same size and second for the same file
+        folder, code = self._folder, self.source_to_code(self.get_data(self.path), self.path)
         plain = self.name.removeprefix(f"{folder.package}.")
         is_shared = plain.partition(".")[0] in folder.shared
         if not is_shared:

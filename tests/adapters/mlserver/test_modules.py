@@ -224,7 +224,8 @@ def test_a_file_that_ends_the_process_fails_to_load(sums: Path, caplog: pytest.L
     assert "models ended with SystemExit: set WEIGHTS first" in caplog.text
 
 
-def test_models_are_loaded_when_clients_ask_for_it(sums: Path) -> None:
+def test_models_are_loaded_when_clients_ask_for_it(sums: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     (sums / "settings.json").write_text('{"load_models_at_startup": "false", "server_name": "x"}')
     server = serve(sums, model_control=True)
     assert json.loads(post(server, "/repository/index", {}).body) == [{"name": "sums", "state": "UNAVAILABLE", "reason": "unloaded"}]
@@ -241,6 +242,10 @@ def test_models_are_loaded_when_clients_ask_for_it(sums: Path) -> None:
     assert post(server, "/repository/models/sums/load", {}).status == 200
     assert get(server, "/models/sums")[1]["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [2]}]
     assert outputs(ask(server, "sums", x=[1.0, 1.0])) == {"sum": [7.0]}
+    (sums / "sums/models.py").write_text(SUMS.replace("total", "mus"))  # as long, and of the same second
+    os.utime(sums / "sums/models.py", (1, 1))
+    assert post(server, "/repository/models/sums/load", {}).status == 200
+    assert outputs(ask(server, "sums", x=[1.0, 1.0])) == {"mus": [7.0]}
     assert post(server, "/repository/models/sums/unload", {}).status == 200
     assert error(ask(server, "sums", x=[1.0, 1.0])) == (503, "model 'sums' is not ready: it was unloaded")
 
