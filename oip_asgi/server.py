@@ -436,7 +436,7 @@ class InferenceServer:
 
         Specification: Triton's Model Repository Extension, Load.
         """
-        await self._change(repository.load, name, version, parameters or LoadParameters())
+        await self._await(repository.load, name, version, parameters or LoadParameters())
 
     def load_sync(
         self, name: str, version: str | None = None, parameters: LoadParameters | None = None
@@ -466,7 +466,7 @@ class InferenceServer:
 
         Specification: Triton's Model Repository Extension, Unload.
         """
-        await self._change(repository.wait_until_unloaded, name, version, "unload")
+        await self._await(repository.wait_until_unloaded, name, version, "unload")
 
     def unload_sync(self, name: str, version: str | None = None) -> None:
         """`unload`, for threads without an event loop.
@@ -487,7 +487,7 @@ class InferenceServer:
         Raises:
             InferenceError: There is no such model (404).
         """
-        await self._change(repository.wait_until_unloaded, name, version, "unregister")
+        await self._await(repository.wait_until_unloaded, name, version, "unregister")
 
     def unregister_sync(self, name: str, version: str | None = None) -> None:
         """`unregister`, for threads without an event loop.
@@ -498,16 +498,16 @@ class InferenceServer:
         """
         self._wait("unregister", repository.wait_until_unloaded, name, version, "unregister")
 
-    async def _change(
+    async def _await(
         self,
-        change: Callable[Concatenate[Engine, IO, P], Coroutine[Any, Any, None]],
+        work: Callable[Concatenate[Engine, IO, P], Coroutine[Any, Any, T]],
         *args: P.args,
         **kwargs: P.kwargs,
-    ) -> None:
-        """Load or end models, on an event loop."""
+    ) -> T:
+        """Do what waits, on this event loop."""
         engine, runtime = self._inside
         io = AsyncIO(runtime)
-        await io.complete(change(engine, io, *args, **kwargs))
+        return await io.complete(work(engine, io, *args, **kwargs))
 
     def _wait(
         self,
@@ -553,10 +553,8 @@ class InferenceServer:
 
         Specification: Inference.
         """
-        engine, runtime = self._inside
-        wire = PythonFormat(inputs, parameters or {}, outputs or (), id, engine.codecs)
-        io = AsyncIO(runtime)
-        return await io.complete(infer_values(engine, io, name, version, wire))
+        wire = PythonFormat(inputs, parameters or {}, outputs or (), id, self._inside.engine.codecs)
+        return await self._await(infer_values, name, version, wire)
 
     def infer_sync(
         self,

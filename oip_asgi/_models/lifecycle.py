@@ -18,7 +18,7 @@ from .handler import Handler
 from .idle import IdleUnload, WentIdle
 from .limiter import Limiter, set_signals
 from .loader import Loader, LoadParameters
-from .states import Action, Event, State, transition
+from .states import TRANSITIONS, Action, Event, State
 
 _REASONS: Final[Mapping[State, str]] = {
     "failed": "its load failed, see the server's log",
@@ -149,7 +149,7 @@ class Lifecycle:
 
     def _move_state(self, event: Event) -> Action:
         """Go to the next state, and return what to do. The caller holds the lock."""
-        action, self.state = transition(self.state, event)
+        action, self.state = TRANSITIONS[self.state, event]
         self.reload_failed = event == "raised" and self.is_ready
         self.obstacle = self.obstacle if self.state in ("failed", "loading") else ""
         return action

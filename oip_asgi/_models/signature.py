@@ -8,7 +8,6 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter
 from itertools import compress
-from types import NoneType, UnionType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ from .._codecs.content_types import UNTYPED, Codecs, Reader
 from .._codecs.rows import find_rows
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceContext, InferenceRequest
-from .annotations import ParsedAnnotation, parse_annotation
+from .annotations import ParsedAnnotation, list_members, parse_annotation
 from .callables import find_owner, unwrap_partial
 from .estimators import list_columns
 
@@ -292,7 +291,7 @@ def list_parameter_names(function: Callable[..., Any]) -> frozenset[str]:
 def choose_type(parsed: ParsedAnnotation, codecs: Codecs) -> ParsedAnnotation:
     """Choose the member of a union that a parameter gets: the array or the data frame. With both, a request's
     content type decides."""
-    types = _list_members(parsed.wanted)
+    types = list_members(parsed.wanted)
     members = list(map(parse_annotation, types))
     modules = (str(getattr(typing.get_origin(kind) or kind, "__module__", "")) for kind in types)
     # the latter is a part of numpy.typing.ArrayLike
@@ -326,14 +325,6 @@ def find_instead(annotation: Any) -> str | None:
     modules = [str(getattr(cls, "__module__", "")).partition(".")[0] for cls in classes]
     names = [f"{module}.{getattr(cls, '__name__', '')}" for module, cls in zip(modules, classes, strict=True)]
     return next((_INSTEAD[name] for name in names if name in _INSTEAD), None)
-
-
-def _list_members(annotation: Any) -> Sequence[Any]:
-    """The types of a union, but for None."""
-    members = (
-        typing.get_args(annotation) if typing.get_origin(annotation) in (typing.Union, UnionType) else ()
-    )
-    return [member for member in members if member is not NoneType]
 
 
 _DATES: Final = "annotate list[datetime]: dates are BYTES, with the content type datetime"

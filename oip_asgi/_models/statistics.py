@@ -127,6 +127,10 @@ class Counts(msgspec.Struct):
     sum: float = 0
 
     @property
+    def count(self) -> int:
+        return sum(self.filled)
+
+    @property
     def bounds(self) -> tuple[float, ...]:
         return _BOUNDS[self.unit]
 
@@ -147,22 +151,15 @@ class Counts(msgspec.Struct):
 
 
 class Numbers(msgspec.Struct):
-    """All numbers of one model, or of one event. The first eight are those of Triton's statistics."""
+    """All numbers of one model, or of one event."""
 
-    # requests that were answered: the time from when the body was there until the response was made
-    success: Duration = msgspec.field(default_factory=Duration)
-    # those that failed after they had a slot or waited for one; not those that were refused as invalid
-    fail: Duration = msgspec.field(default_factory=Duration)
-    # those whose function was called: how long they waited for it, and how long their decoding and arguments
-    # took
-    queue: Duration = msgspec.field(default_factory=Duration)
+    # requests whose function was called: how long their decoding and arguments took
     compute_input: Duration = msgspec.field(default_factory=Duration)
     # those whose function returned; each request of a batch counts the whole time of the batch
     compute_infer: Duration = msgspec.field(default_factory=Duration)
     # those that were answered: how long their response took to make
     compute_output: Duration = msgspec.field(default_factory=Duration)
-    # those that were answered from the cache, which count in `success` and `queue` too, and those that were
-    # not found there
+    # those that were answered from the cache, and those that were not found there
     cache_hit: Duration = msgspec.field(default_factory=Duration)
     cache_miss: Duration = msgspec.field(default_factory=Duration)
 
@@ -176,9 +173,10 @@ class Numbers(msgspec.Struct):
     # how many responses of streams there were and the seconds of their stages, each by outcome and index
     response_sums: bytes = b""
 
-    # `success`, and `fail` by its outcome
+    # from when the body was there until the response was made, or the request had failed after it had a slot
+    # or waited for one; not of those that were refused as invalid
     durations: dict[Outcome, Counts] = msgspec.field(default_factory=lambda: {"ok": Counts()})
-    queues: Counts = msgspec.field(default_factory=Counts)  # `queue` of requests whose function was called
+    queues: Counts = msgspec.field(default_factory=Counts)  # how long those whose function was called waited
     executions: Counts = msgspec.field(default_factory=Counts)  # calls that returned: a batch counts once
     first_responses: Counts = msgspec.field(default_factory=Counts)  # how long streams took until the first
     rows: Counts = msgspec.field(default_factory=lambda: Counts("rows"))  # of each call
@@ -198,21 +196,14 @@ class Numbers(msgspec.Struct):
             is_called & (returned > 0),
             is_called & (size < 0),
         )
-        has_failed = ~is_ok & (entered > 0) & (is_called | (codes != _CODES["invalid"]))
-        took = ended - since
-        self.success.add_all(took[is_ok])
-        self.fail.add_all(took[has_failed])
-        self.durations["ok"].add_all(took[is_ok])
-        for code in set(codes[has_failed].tolist()):
+        is_timed = is_ok | ((entered > 0) & (is_called | (codes != _CODES["invalid"])))
+        for code in set(codes[is_timed].tolist()):
             self.durations.setdefault(OUTCOMES[int(code)], Counts()).add_all(
-                took[has_failed & (codes == code)]
+                (ended - since)[is_timed & (codes == code)]
             )
         self.cache_hit.add_all(lookup[is_found])
         self.cache_miss.add_all(lookup[(lookup >= 0) & ~is_found])
-        waited = (started - entered)[is_called]
-        self.queue.add_all(waited)
-        self.queues.add_all(waited)
-        self.queue.count += int(is_found.sum())  # they did not wait
+        self.queues.add_all((started - entered)[is_called])
         stages = (
             ("compute_input", is_called, entered - since + called - started),
             ("compute_infer", is_returned, returned - called),
