@@ -180,7 +180,7 @@ class Lifecycle:
     def refuse(self) -> NoReturn:
         """Refuse a request for which there is no handler: NotReady or NotFound, and WentIdle if it is to wait
         for a load again."""
-        raise WentIdle if self.is_idle else self.make_refusal()
+        raise WentIdle("it is loaded again") if self.is_idle else self.make_refusal()
 
     def make_refusal(self, otherwise: str = _LOADING) -> InferenceError:
         """The error for a request, if the model does not serve: why, or `otherwise` if the state does not say

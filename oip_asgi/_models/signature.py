@@ -7,7 +7,6 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter
-from itertools import compress
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -293,13 +292,10 @@ def choose_type(parsed: ParsedAnnotation, codecs: Codecs) -> ParsedAnnotation:
     content type decides."""
     types = list_members(parsed.wanted)
     members = list(map(parse_annotation, types))
-    modules = (str(getattr(typing.get_origin(kind) or kind, "__module__", "")) for kind in types)
-    # the latter is a part of numpy.typing.ArrayLike
-    are_arrays = (
-        each.wanted is np.ndarray or module.startswith("numpy._typing")
-        for each, module in zip(members, modules, strict=True)
+    array = next(
+        (each for each, kind in zip(members, types, strict=True) if _is_array(each, kind)),
+        None,
     )
-    array = next(compress(members, are_arrays), None)
     frames = [
         member.wanted
         for member in members
@@ -314,6 +310,12 @@ def choose_type(parsed: ParsedAnnotation, codecs: Codecs) -> ParsedAnnotation:
     if {member.wanted for member in members} == {int, float}:
         return parsed._replace(wanted=float)
     return parsed
+
+
+def _is_array(parsed: ParsedAnnotation, kind: Any) -> bool:
+    """Whether a member of a union is an array, or a part of `numpy.typing.ArrayLike`."""
+    module = str(getattr(typing.get_origin(kind) or kind, "__module__", ""))
+    return parsed.wanted is np.ndarray or module.startswith("numpy._typing")
 
 
 def find_instead(annotation: Any) -> str | None:
