@@ -124,11 +124,11 @@ BUDGETS: Final = {
     "_protocol": 1250,
     "_json": 579,
     "_codecs": 2024,
-    "_rest": 448,
-    "_models": 2502,
+    "_rest": 444,
+    "_models": 2466,
     "_serving": 1948,
-    "_runtime": 1179,
-    "_extensions": 766,
+    "_runtime": 1154,
+    "_extensions": 765,
     "_docs": 340,
     "_http": 634,
     "_grpc": 1105,
@@ -138,7 +138,7 @@ BUDGETS: Final = {
     "_command.py": 220,
     "prometheus.py": 153,
     "opentelemetry.py": 45,
-    "faces": 1279,
+    "faces": 1277,
 }
 """Statements of each room, without docstrings. A number only falls: a feature that wants more takes it from another row, in one commit.
 

@@ -53,8 +53,9 @@ _ABSTRACT: Final = frozenset(
         np.inexact,
         np.floating,
         np.complexfloating,
+        np.flexible,
+        np.character,
     }
-    | {np.flexible, np.character}
 )
 """numpy's classes of several dtypes: an annotation with one of them names no datatype."""
 
