@@ -441,7 +441,7 @@ class InferenceServer:
 
         Specification: Triton's Model Repository Extension, Load.
         """
-        await self._await(repository.load, name, version, parameters or LoadParameters())
+        await self._change(repository.load, name, version, parameters or LoadParameters())
 
     def load_sync(
         self, name: str, version: str | None = None, parameters: LoadParameters | None = None
@@ -471,7 +471,7 @@ class InferenceServer:
 
         Specification: Triton's Model Repository Extension, Unload.
         """
-        await self._await(repository.wait_until_unloaded, name, version, "unload")
+        await self._change(repository.wait_until_unloaded, name, version, "unload")
 
     def unload_sync(self, name: str, version: str | None = None) -> None:
         """`unload`, for threads without an event loop.
@@ -492,7 +492,7 @@ class InferenceServer:
         Raises:
             InferenceError: There is no such model (404).
         """
-        await self._await(repository.wait_until_unloaded, name, version, "unregister")
+        await self._change(repository.wait_until_unloaded, name, version, "unregister")
 
     def unregister_sync(self, name: str, version: str | None = None) -> None:
         """`unregister`, for threads without an event loop.
@@ -503,16 +503,16 @@ class InferenceServer:
         """
         self._wait("unregister", repository.wait_until_unloaded, name, version, "unregister")
 
-    async def _await(
+    async def _change(
         self,
-        work: Callable[Concatenate[Engine, IO, P], Coroutine[Any, Any, T]],
+        change: Callable[Concatenate[Engine, IO, P], Coroutine[Any, Any, None]],
         *args: P.args,
         **kwargs: P.kwargs,
-    ) -> T:
-        """Do what waits, on this event loop."""
+    ) -> None:
+        """Load or end models, on an event loop."""
         engine, runtime = self._inside
         io = AsyncIO(runtime)
-        return await io.complete(work(engine, io, *args, **kwargs))
+        await io.complete(change(engine, io, *args, **kwargs))
 
     def _wait(
         self,
@@ -558,8 +558,10 @@ class InferenceServer:
 
         Specification: Inference.
         """
-        wire = PythonFormat(inputs, parameters or {}, outputs or (), id, self._inside.engine.codecs)
-        return await self._await(infer_values, name, version, wire)
+        engine, runtime = self._inside
+        wire = PythonFormat(inputs, parameters or {}, outputs or (), id, engine.codecs)
+        io = AsyncIO(runtime)
+        return await io.complete(infer_values(engine, io, name, version, wire))
 
     def infer_sync(
         self,
