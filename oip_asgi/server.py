@@ -257,7 +257,12 @@ class InferenceServer:
         seconds, lock = model.options.idle_unload, model.limiter.lock
         if seconds is not None:
             model.lifecycle.idle_unload = IdleUnload(
-                model.options.label, seconds, lock, engine.clock, runtime.alarms.set, BlockingIO(runtime)
+                model.options.label,
+                seconds,
+                lock,
+                engine.clock,
+                runtime.background.call_later,
+                BlockingIO(runtime),
             )
         with self._lock:
             model.observers = tuple(observer for observer in engine.observers if observer.hears(name))

@@ -64,23 +64,22 @@ def describe_config(model: Model) -> ModelConfig:
     """Make a model's configuration. If requests share calls, it has the dimensions of one row."""
     options, required = model.options, model.binding.inputs.required
     first = int(model.has_batches)
-    inputs = [
-        ModelInput(
-            spec.name,
-            _name_datatype(spec),
-            list(spec.shape[first:]),
-            f"FORMAT_{spec.format or 'NONE'}",
-            spec.name not in required,
-        )
-        for spec in model.inputs
-    ]
     return ModelConfig(
         name=model.name,
         platform=model.platform,
         backend="python",
         version_policy={"all": {}},
         max_batch_size=options.max_batch_size or 0,
-        input=inputs,
+        input=[
+            ModelInput(
+                spec.name,
+                _name_datatype(spec),
+                list(spec.shape[first:]),
+                f"FORMAT_{spec.format or 'NONE'}",
+                spec.name not in required,
+            )
+            for spec in model.inputs
+        ],
         output=[
             ModelOutput(spec.name, _name_datatype(spec), list(spec.shape[first:])) for spec in model.outputs
         ],

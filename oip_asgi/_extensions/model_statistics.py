@@ -104,9 +104,8 @@ class ModelNumbers(msgspec.Struct, frozen=True):
 def list_numbers(engine: Engine) -> list[ModelNumbers]:
     """The numbers of each version of each model, after those of the models that nobody knows."""
     dropped = engine.count_drops()
-    unknown = ModelNumbers("", None, engine.unknown.snapshot().outcomes)
     return [
-        unknown,
+        ModelNumbers("", None, engine.unknown.snapshot().outcomes),
         *(_read_numbers(engine, model, dropped.get((model.name, model.version))) for model in engine.models),
     ]
 
@@ -211,16 +210,24 @@ def read_statistics(engine: Engine, models: Iterable[Model]) -> Statistics:
 def _read_model(model: Model, now: float) -> ModelStatistics:
     taken = model.statistics.snapshot()
     answered = taken.last_answered
+    failed = [durations for outcome, durations in taken.durations.items() if outcome != "ok"]
+    durations = {
+        **msgspec.structs.asdict(taken),
+        "success": Duration(taken.durations["ok"].count, taken.durations["ok"].sum),
+        "fail": Duration(sum(each.count for each in failed), sum(each.sum for each in failed)),
+        # a response of the cache was not waited for
+        "queue": Duration(taken.queues.count + taken.cache_hit.count, taken.queues.sum),
+    }
     return ModelStatistics(
         name=model.name,
         version=UNVERSIONED if model.version is None else model.version,
         last_inference=0 if answered is None else int((time.time() - (now - answered)) * 1000),
         inference_count=taken.inference_count,
         execution_count=taken.execution_count,
-        inference_stats=_make_document(InferStatistics, msgspec.structs.asdict(taken)),
+        inference_stats=_make_document(InferStatistics, durations),
         response_stats={
             str(index): _make_document(InferResponseStatistics, each)
-            for index, each in taken.list_responses().items()
+            for index, each in sorted(taken.responses.items())
         },
         batch_stats=[
             _make_document(InferBatchStatistics, taken.batches[rows], batch_size=rows)

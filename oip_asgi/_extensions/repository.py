@@ -130,27 +130,27 @@ async def load(engine: Engine, io: IO, name: str, version: str | None, parameter
             )
     if engine.stopping:
         raise NotReady(f"model {show(name)} is not loaded: the server is stopping")
-    errors: list[InferenceError] = []
-    loaded: list[Model] = []
-    every = Part(lambda io: _load_each(io, models, parameters, loaded, errors))
+    outcomes: list[InferenceError | None] = []
+    every = Part(lambda io: _load_each(io, models, parameters, outcomes))
     io.spawn(every)
     await io.wait(every.ended)
-    if errors:
-        raise errors[0]
-    if len(loaded) < len(models):
+    for error in filter(None, outcomes):
+        raise error
+    if len(outcomes) < len(models):
         raise NotReady(f"model {show(name)} is not loaded: its load was cancelled")
 
 
 async def _load_each(
-    io: IO, models: list[Model], parameters: LoadParameters, loaded: list[Model], errors: list[InferenceError]
+    io: IO, models: list[Model], parameters: LoadParameters, outcomes: list[InferenceError | None]
 ) -> None:
+    """Load models one after the other. Adds the outcome of each: its error, or None."""
     for model in models:
         try:
             if model.loader.has_load or not model.lifecycle.is_serving:  # else there is nothing to load again
                 await model.lifecycle.load(io, parameters)
-            loaded.append(model)
+            outcomes.append(None)
         except InferenceError as error:
-            errors.append(error)
+            outcomes.append(error)
 
 
 def unload(

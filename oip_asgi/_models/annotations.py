@@ -53,8 +53,9 @@ _ABSTRACT: Final = frozenset(
         np.inexact,
         np.floating,
         np.complexfloating,
+        np.flexible,
+        np.character,
     }
-    | {np.flexible, np.character}
 )
 """numpy's classes of several dtypes: an annotation with one of them names no datatype."""
 
@@ -114,11 +115,17 @@ def parse_annotation(annotation: Any) -> ParsedAnnotation:
             codec=codec if is_input_codec(codec) else None,
             request_codec=codec if is_request_codec(codec) else None,
         )
-    if origin in (typing.Union, UnionType):
-        members = [member for member in args if member is not NoneType]
-        if len(members) == 1:
-            return parse_annotation(members[0])
+    members = list_members(annotation)
+    if len(members) == 1:
+        return parse_annotation(members[0])
     return _parse_array(args) if origin is np.ndarray else ParsedAnnotation(annotation)
+
+
+def list_members(annotation: Any) -> Sequence[Any]:
+    """The types of a union, but for None; none for any other annotation."""
+    if typing.get_origin(annotation) not in (typing.Union, UnionType):
+        return ()
+    return [member for member in typing.get_args(annotation) if member is not NoneType]
 
 
 def _parse_array(args: Sequence[Any]) -> ParsedAnnotation:

@@ -136,7 +136,7 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def rows(self) -> Rows | None:
-        """What makes the rows of a class of a request; None for other parameters."""
+        """What makes rows of a class from a request; None if no parameter takes them."""
         return self.whole.codec if self.whole is not None and isinstance(self.whole.codec, Rows) else None
 
     @property

@@ -237,7 +237,7 @@ def _find_what_becomes(rest: ParsedParameter | None, whole: RequestReader | None
 
 
 def _describe_input(entry: Input, rest: ParsedParameter | None, of_rest: Becomes) -> Input:
-    """An input with what becomes of it, as that of the rest is known."""
+    """An input, and what becomes of it: `of_rest` if it has no parameter of its own."""
     reader = entry.reader or (rest and rest.reader)
     is_unannotated = entry.spec is not None and reader is not None and not reader.annotation
     becomes: Becomes = of_rest
@@ -258,8 +258,8 @@ _READABLE: Final = (
 def _take_parameters(
     signature: Signature, known: Mapping[str, Input], declared: Declared
 ) -> tuple[list[Input], list[Parameter]]:
-    """All inputs, and how the value of each plain parameter is made, but for those that always have their
-    default."""
+    """All inputs, and how the value of each plain parameter is made. A parameter that always has its default
+    is left out."""
     inputs, parameters = {**known}, list[Parameter]()
     for annotated in signature.plain:
         entry, parameter = _take_parameter(annotated, inputs, declared)
@@ -276,8 +276,7 @@ def _take_parameters(
 def _take_parameter(
     annotated: ParsedParameter, inputs: Mapping[str, Input], declared: Declared
 ) -> tuple[Input | None, Parameter]:
-    """Decide how the value of one parameter is made. Returns its input, if it has one of its own or declares
-    one, and that."""
+    """The input that a parameter has of its own, or declares, if there is one; and how its value is made."""
     parameter, annotation, request_codec, reader, name = annotated
     spec = _find_own_spec(annotated, declared)
     name = name if spec is None else spec.name
@@ -313,7 +312,7 @@ def _take_input(
     inputs: Mapping[str, Input],
     declared: Declared,
 ) -> tuple[Input, Parameter]:
-    """The input that a parameter has of its own, and how its value is made of that."""
+    """The input of a parameter with one of its own, and how its value is made of that."""
     name, annotation, default = entry.name, annotated.annotation, annotated.parameter.default
     if entry.reader is not None:
         names = sorted(other.name for other in inputs.values() if other.reader is not None)

@@ -32,12 +32,6 @@ def find_owner(function: Callable[..., Any]) -> object:
     return getattr(unwrap_partial(function), "__self__", None)
 
 
-def split_method(function: Callable[..., Any]) -> tuple[object, str]:
-    """The owner of a method, as `find_owner` has it, and the method's name; the name is "" where there is
-    none."""
-    return find_owner(function), getattr(unwrap_partial(function), "__name__", "")
-
-
 def kind_of(function: Callable[..., Any], run: Literal["thread", "inline"]) -> Kind:
     """How a callable runs. It may be a partial, or an object with `__call__`."""
     function = unwrap_partial(function)

@@ -23,7 +23,7 @@ from .._codecs.column_dtypes import OBJECTS_WITH_NAN
 from .._codecs.column_writing import column_to_tensor
 from .._protocol.datatypes import Array, Datatype
 from .._protocol.specs import OpenSpec, TensorSpec
-from .callables import find_owner, split_method, unwrap_partial
+from .callables import find_owner, unwrap_partial
 
 _GIVEN_BY_LIGHTGBM: Final = re.compile(r"Column_\d+").fullmatch
 """The name of a column that had none."""
@@ -63,7 +63,7 @@ def declare(function: Callable[..., Any], *, has_frames: bool) -> Declaration | 
     Raises:
         ValueError: It cannot be served without a declaration; the text says what to write.
     """
-    model, method = split_method(function)
+    model, method = find_owner(function), getattr(unwrap_partial(function), "__name__", "")
     columns = list_columns(model) if method in _METHODS else None
     if columns is None:
         return None

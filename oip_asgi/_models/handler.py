@@ -140,18 +140,17 @@ def make_handler(
         unload=options.unload or loaded.unload,
     )
     options.check_function(function)
-    has_own, options = (
-        bool(options.inputs),
-        _complete_options(options, function, codecs, is_loaded=is_loaded) if is_checked else options,
-    )
-    declared, content_type, kind = tuple(options.inputs), options.content_type, kind_of(function, options.run)
+    own = tuple(options.inputs)
+    if is_checked:
+        options = _complete_options(options, function, codecs, is_loaded=is_loaded)
+    content_type, kind = options.content_type, kind_of(function, options.run)
     streams = kind in STREAMS
     if loaded.content_types is not None:
         codecs = codecs.with_names(loaded.content_types)
     if content_type is not None:
         codecs.check_declared(content_type, str(options), of_request=True)
-    _check_content_types((*declared, *options.outputs), options, codecs)
-    binding, others = _bind_all(function, declared if has_own else (), options, codecs, loaded.optional)
+    _check_content_types((*options.inputs, *options.outputs), options, codecs)
+    binding, others = _bind_all(function, own, options, codecs, loaded.optional)
     inputs, outputs = binding.inputs.specs, tuple(options.outputs) or binding.returned.specs
     _check_content_types((*inputs, *outputs), options, codecs)
     _check_declared(binding, outputs, options, function if is_loaded else None)
@@ -210,8 +209,8 @@ def _bind_all(
     codecs: Codecs,
     optional: Collection[str],
 ) -> tuple[Binding, Mapping[str, Binding]]:
-    """How the function is called, and how for requests of some content types, with the `own` inputs: those
-    that were declared."""
+    """How the function is called; and how for requests of some content types, for which only the `own` inputs
+    count, those that a user has declared."""
     content_type, others = options.content_type, dict[str, Binding]()
     binding = bind(function, tuple(options.inputs), codecs, content_type, optional)
     if binding.is_untyped:

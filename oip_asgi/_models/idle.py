@@ -19,9 +19,6 @@ from .limiter import Uses
 class WentIdle(NotReady):
     """A model was unloaded between the moment when it was seen to be loaded and its use."""
 
-    def __init__(self) -> None:
-        super().__init__("the model has been idle: it is loaded again")
-
 
 class Lifecycle(Protocol):
     """The model, as far as this knows it."""

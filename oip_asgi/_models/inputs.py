@@ -110,8 +110,8 @@ class Inputs(msgspec.Struct, frozen=True, eq=False):
             raise InvalidRequest(f"the request has {inputs} inputs: expected {MAX_TENSORS} at most")
 
     def accept(self, inputs: Sequence[Tensor], content_type: str | None = None) -> dict[str, Tensor]:
-        """Check the inputs of a request, all of which may have one content type. Those that are as declared
-        come back as they are, and those that can become so as new tensors."""
+        """Check the inputs of a request, which says their `content_type` if that is not None. Those that are
+        as declared come back as they are; new tensors replace those that can be made so."""
         entries, required = self.entries, self.required
         tensors: dict[str, Tensor] = {}
         wrong: Input | None = None

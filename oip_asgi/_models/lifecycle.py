@@ -18,7 +18,7 @@ from .handler import Handler
 from .idle import IdleUnload, WentIdle
 from .limiter import Limiter, set_signals
 from .loader import Loader, LoadParameters
-from .states import Action, Event, State, transition
+from .states import TRANSITIONS, Action, Event, State
 
 _REASONS: Final[Mapping[State, str]] = {
     "failed": "its load failed, see the server's log",
@@ -149,7 +149,7 @@ class Lifecycle:
 
     def _move_state(self, event: Event) -> Action:
         """Go to the next state, and return what to do. The caller holds the lock."""
-        action, self.state = transition(self.state, event)
+        action, self.state = TRANSITIONS[self.state, event]
         self.reload_failed = event == "raised" and self.is_ready
         self.obstacle = self.obstacle if self.state in ("failed", "loading") else ""
         return action
@@ -180,7 +180,7 @@ class Lifecycle:
     def refuse(self) -> NoReturn:
         """Refuse a request for which there is no handler: NotReady or NotFound, and WentIdle if it is to wait
         for a load again."""
-        raise WentIdle if self.is_idle else self.make_refusal()
+        raise WentIdle("it is loaded again") if self.is_idle else self.make_refusal()
 
     def make_refusal(self, otherwise: str = _LOADING) -> InferenceError:
         """The error for a request, if the model does not serve: why, or `otherwise` if the state does not say

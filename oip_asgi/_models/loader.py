@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -51,12 +50,11 @@ _HOOKS: Final[ContextVar[tuple[_Hook, ...]]] = ContextVar("oip_asgi_hooks", defa
 """The hooks within which this code runs, the outermost first."""
 
 
-async def call_hook(io: IO, hook: Callable[..., Any], *args: Any) -> Any:
+async def call_hook(io: IO, hook: Callable[[], Any]) -> Any:
     """Call `load=`, `unload=` or `ready=`, which may be an `async def`, and return its result."""
-    called = partial(hook, *args) if args else hook
     if is_async(hook):
-        return await io.call(called)
-    return refuse_coroutine(await io.run(called, "hook"))
+        return await io.call(hook)
+    return refuse_coroutine(await io.run(hook, "hook"))
 
 
 def _takes_argument(hook: Callable[..., Any] | None, where: str) -> bool:
@@ -125,27 +123,29 @@ class Loader:
             reached += [each for each in loader._waits_for if each not in reached]
         return any(loader in others for loader in reached)
 
-    def _wrap_hook(self, hook: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a hook, so that `guard_wait` knows of it while it runs."""
+    async def _call(
+        self, io: IO, hook: Callable[..., Any], *args: Any, claim: Callable[[], bool] = lambda: True
+    ) -> Any:
+        """Call a hook if `claim()`, just before the call, is true. `guard_wait` knows of it while it runs."""
         run = _Hook(self)
         runs = (*_HOOKS.get(), run)
 
-        async def call_async(*args: Any) -> Any:
+        async def call_async() -> Any:
             _HOOKS.set(runs)  # of a task that does nothing else
             try:
-                return await hook(*args)
+                return await hook(*args) if claim() else None
             finally:
                 run.is_over = True
 
-        def call(*args: Any) -> Any:
+        def call() -> Any:
             token = _HOOKS.set(runs)
             try:
-                return hook(*args)
+                return hook(*args) if claim() else None
             finally:
                 _HOOKS.reset(token)
                 run.is_over = True
 
-        return call_async if is_async(hook) else call
+        return await call_hook(io, call_async if is_async(hook) else call)
 
     async def load(self, io: IO, parameters: LoadParameters) -> Handler:
         """Call `load=` if there is one, and return the handler when it is proved. Raises what `load=` raised,
@@ -153,9 +153,7 @@ class Loader:
         options, function = self._options, self._options.function
         returned: Any = None
         if options.load is not None:
-            returned = await call_hook(
-                io, self._wrap_hook(options.load), *([parameters] if self.takes_parameters else ())
-            )
+            returned = await self._call(io, options.load, *([parameters] if self.takes_parameters else ()))
         if function is None and not callable(returned) and not isinstance(returned, Loaded):
             what = "return the function that answers, such as model.predict, or register one beside load="
             raise ModelFault(f"{options}: load= returned {show(returned)}: {what}")
@@ -182,16 +180,8 @@ class Loader:
         unload = handler.options.unload
         if unload is None:
             return
-        called = partial(unload, handler.function) if self._unload_takes_function else unload
-
-        async def call_async() -> None:
-            if claim():
-                await called()
-
-        def call() -> Any:
-            return called() if claim() else None
-
+        args = [handler.function] if self._unload_takes_function else []
         try:
-            await call_hook(io, self._wrap_hook(call_async if is_async(unload) else call))
+            await self._call(io, unload, *args, claim=claim)
         except Exception as error:
             log_raised(error, "%s: unload= raised", self._options)

@@ -137,7 +137,8 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if self.function is not None:
             self.check_function(self.function)
         self._check_idle_unload()
-        self._check_batching()
+        if self.max_batch_size is None and self.max_batch_delay:
+            raise ValueError(f"{self}: max_batch_delay= is for batches: say max_batch_size= too")
 
     def check_function(self, function: object) -> None:
         """Check a function that was registered, or that `load=` returned."""
@@ -184,10 +185,6 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 f"{self}: idle_unload= would free nothing: leave the function out, and let load= return it, "
                 "or say what unload= frees"
             )
-
-    def _check_batching(self) -> None:
-        if self.max_batch_size is None and self.max_batch_delay:
-            raise ValueError(f"{self}: max_batch_delay= is for batches: say max_batch_size= too")
 
     @property
     def label(self) -> str:

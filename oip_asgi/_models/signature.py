@@ -7,8 +7,6 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter
-from itertools import compress
-from types import NoneType, UnionType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,7 +16,7 @@ from .._codecs.content_types import UNTYPED, Codecs, Reader
 from .._codecs.rows import find_rows
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceContext, InferenceRequest
-from .annotations import ParsedAnnotation, parse_annotation
+from .annotations import ParsedAnnotation, list_members, parse_annotation
 from .callables import find_owner, unwrap_partial
 from .estimators import list_columns
 
@@ -292,15 +290,12 @@ def list_parameter_names(function: Callable[..., Any]) -> frozenset[str]:
 def choose_type(parsed: ParsedAnnotation, codecs: Codecs) -> ParsedAnnotation:
     """Choose the member of a union that a parameter gets: the array or the data frame. With both, a request's
     content type decides."""
-    types = _list_members(parsed.wanted)
+    types = list_members(parsed.wanted)
     members = list(map(parse_annotation, types))
-    modules = (str(getattr(typing.get_origin(kind) or kind, "__module__", "")) for kind in types)
-    # the latter is a part of numpy.typing.ArrayLike
-    are_arrays = (
-        each.wanted is np.ndarray or module.startswith("numpy._typing")
-        for each, module in zip(members, modules, strict=True)
+    array = next(
+        (each for each, kind in zip(members, types, strict=True) if _is_array(each, kind)),
+        None,
     )
-    array = next(compress(members, are_arrays), None)
     frames = [
         member.wanted
         for member in members
@@ -317,6 +312,12 @@ def choose_type(parsed: ParsedAnnotation, codecs: Codecs) -> ParsedAnnotation:
     return parsed
 
 
+def _is_array(parsed: ParsedAnnotation, kind: Any) -> bool:
+    """Whether a member of a union is an array, or a part of `numpy.typing.ArrayLike`."""
+    module = str(getattr(typing.get_origin(kind) or kind, "__module__", ""))
+    return parsed.wanted is np.ndarray or module.startswith("numpy._typing")
+
+
 def find_instead(annotation: Any) -> str | None:
     """What to write in the place of a type that a client may want to send. None if it could not be sent in
     any form."""
@@ -326,14 +327,6 @@ def find_instead(annotation: Any) -> str | None:
     modules = [str(getattr(cls, "__module__", "")).partition(".")[0] for cls in classes]
     names = [f"{module}.{getattr(cls, '__name__', '')}" for module, cls in zip(modules, classes, strict=True)]
     return next((_INSTEAD[name] for name in names if name in _INSTEAD), None)
-
-
-def _list_members(annotation: Any) -> Sequence[Any]:
-    """The types of a union, but for None."""
-    members = (
-        typing.get_args(annotation) if typing.get_origin(annotation) in (typing.Union, UnionType) else ()
-    )
-    return [member for member in members if member is not NoneType]
 
 
 _DATES: Final = "annotate list[datetime]: dates are BYTES, with the content type datetime"

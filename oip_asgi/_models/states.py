@@ -96,11 +96,3 @@ TRANSITIONS: Final[Mapping[tuple[State, Event], tuple[Action, State]]] = {
     (state, event): (action, after or state) for event, states, action, after in _TABLE for state in states
 }
 """All that can happen to a model. Any other event in a state is an error of this package."""
-
-
-def transition(state: State, event: Event) -> tuple[Action, State]:
-    """What an event does in a state, and the next state; LookupError if that cannot happen."""
-    try:
-        return TRANSITIONS[state, event]
-    except KeyError:
-        raise LookupError(f"a model that is {state} cannot have the event {event!r}") from None

@@ -70,11 +70,6 @@ _STAGES: Final[Mapping[ResponseOutcome, int]] = {"success": 3, "fail": 3, "empty
 """How many of its durations a response has, by how it ended. In their order: all of it, the call, the
 encoding."""
 
-_RESPONSE_OUTCOMES: Final = tuple(_STAGES)
-_RESPONSE_CODES: Final[Mapping[ResponseOutcome, int]] = {
-    outcome: code for code, outcome in enumerate(_RESPONSE_OUTCOMES)
-}
-
 _COMPUTE: Final = ("compute_input", "compute_infer", "compute_output")
 
 
@@ -101,8 +96,7 @@ _NOT_READ: Final = msgspec.structs.astuple(Timings(0.0))[:_NUMBERS]
 
 Record: TypeAlias = tuple[float, ...]
 """A request that has ended, as it is kept: the code of its outcome, when it ended, and the numbers of its
-`Timings`. Or a response of a stream: the code of its outcome, its index, the seconds of its call and
-of its encoding, and those since the request."""
+`Timings`."""
 
 
 class Duration(msgspec.Struct):
@@ -127,6 +121,10 @@ class Counts(msgspec.Struct):
     sum: float = 0
 
     @property
+    def count(self) -> int:
+        return sum(self.filled)
+
+    @property
     def bounds(self) -> tuple[float, ...]:
         return _BOUNDS[self.unit]
 
@@ -147,22 +145,15 @@ class Counts(msgspec.Struct):
 
 
 class Numbers(msgspec.Struct):
-    """All numbers of one model, or of one event. The first eight are those of Triton's statistics."""
+    """All numbers of one model, or of one event."""
 
-    # requests that were answered: the time from when the body was there until the response was made
-    success: Duration = msgspec.field(default_factory=Duration)
-    # those that failed after they had a slot or waited for one; not those that were refused as invalid
-    fail: Duration = msgspec.field(default_factory=Duration)
-    # those whose function was called: how long they waited for it, and how long their decoding and arguments
-    # took
-    queue: Duration = msgspec.field(default_factory=Duration)
+    # requests whose function was called: how long their decoding and arguments took
     compute_input: Duration = msgspec.field(default_factory=Duration)
     # those whose function returned; each request of a batch counts the whole time of the batch
     compute_infer: Duration = msgspec.field(default_factory=Duration)
     # those that were answered: how long their response took to make
     compute_output: Duration = msgspec.field(default_factory=Duration)
-    # those that were answered from the cache, which count in `success` and `queue` too, and those that were
-    # not found there
+    # those that were answered from the cache, and those that were not found there
     cache_hit: Duration = msgspec.field(default_factory=Duration)
     cache_miss: Duration = msgspec.field(default_factory=Duration)
 
@@ -173,21 +164,22 @@ class Numbers(msgspec.Struct):
     # requests with values out of the range of an input, by its name, if they are not refused for that
     outside: dict[str, int] = {}
     batches: dict[int, dict[str, Duration]] = {}  # executions by their rows, and by stage
-    # how many responses of streams there were and the seconds of their stages, each by outcome and index
-    response_sums: bytes = b""
+    responses: dict[int, dict[str, Duration]] = {}  # of streams by their index, and by outcome or stage
 
-    # `success`, and `fail` by its outcome
+    # from when the body was there until the response was made, or the request had failed after it had a slot
+    # or waited for one; not of those that were refused as invalid
     durations: dict[Outcome, Counts] = msgspec.field(default_factory=lambda: {"ok": Counts()})
-    queues: Counts = msgspec.field(default_factory=Counts)  # `queue` of requests whose function was called
+    queues: Counts = msgspec.field(default_factory=Counts)  # how long those whose function was called waited
     executions: Counts = msgspec.field(default_factory=Counts)  # calls that returned: a batch counts once
     first_responses: Counts = msgspec.field(default_factory=Counts)  # how long streams took until the first
     rows: Counts = msgspec.field(default_factory=lambda: Counts("rows"))  # of each call
 
     def add_requests(self, records: Sequence[Record]) -> None:
         """Add requests that have ended, many at once."""
-        codes, ended, since, _, returned, called, started, entered, lookup, is_hit, size = _to_columns(
-            records
-        )
+        # a third of the time of numpy's own way to read floats of Python
+        packed = pack(f"{len(records) * len(records[0])}d", *chain.from_iterable(records))
+        table = np.frombuffer(packed).reshape(len(records), -1)
+        codes, ended, since, _, returned, called, started, entered, lookup, is_hit, size = table.T
         counts = np.bincount(codes.astype(np.int64), minlength=len(OUTCOMES)).tolist()
         self.outcomes = {
             outcome: self.outcomes[outcome] + count for outcome, count in zip(OUTCOMES, counts, strict=True)
@@ -198,21 +190,14 @@ class Numbers(msgspec.Struct):
             is_called & (returned > 0),
             is_called & (size < 0),
         )
-        has_failed = ~is_ok & (entered > 0) & (is_called | (codes != _CODES["invalid"]))
-        took = ended - since
-        self.success.add_all(took[is_ok])
-        self.fail.add_all(took[has_failed])
-        self.durations["ok"].add_all(took[is_ok])
-        for code in set(codes[has_failed].tolist()):
+        is_timed = is_ok | ((entered > 0) & (is_called | (codes != _CODES["invalid"])))
+        for code in set(codes[is_timed].tolist()):
             self.durations.setdefault(OUTCOMES[int(code)], Counts()).add_all(
-                took[has_failed & (codes == code)]
+                (ended - since)[is_timed & (codes == code)]
             )
         self.cache_hit.add_all(lookup[is_found])
         self.cache_miss.add_all(lookup[(lookup >= 0) & ~is_found])
-        waited = (started - entered)[is_called]
-        self.queue.add_all(waited)
-        self.queues.add_all(waited)
-        self.queue.count += int(is_found.sum())  # they did not wait
+        self.queues.add_all((started - entered)[is_called])
         stages = (
             ("compute_input", is_called, entered - since + called - started),
             ("compute_infer", is_returned, returned - called),
@@ -255,39 +240,19 @@ class Numbers(msgspec.Struct):
         for name in names:
             self.outside[name] = self.outside.get(name, 0) + 1
 
-    def add_responses(self, records: Sequence[Record]) -> None:
-        """Add responses of streams, many at once. As arrays, they are summed in a tenth of the time that
-        objects take."""
-        codes, index, compute_infer, compute_output, since = _to_columns(records)
-        places = (codes * MOST_ENTRIES + np.minimum(index, MOST_ENTRIES - 1)).astype(np.int64)
-        columns = None, compute_infer + compute_output, compute_infer, compute_output
-        sums = np.concatenate([np.bincount(places, each, len(_STAGES) * MOST_ENTRIES) for each in columns])
-        self.response_sums = (
-            sums + np.frombuffer(self.response_sums) if self.response_sums else sums
-        ).tobytes()
-        self.first_responses.add_all(since[(index == 0) & (codes == _RESPONSE_CODES["success"])])
-
-    def list_responses(self) -> dict[int, dict[str, Duration]]:
-        """The responses of streams by their index, the first before the others, and by outcome and stage."""
-        responses: dict[int, dict[str, Duration]] = {}
-        sums = np.frombuffer(self.response_sums or bytes(32 * len(_STAGES))).reshape(4, len(_STAGES), -1)
-        for index, code in np.argwhere(sums[0].T).tolist():
-            outcome, (number, *together) = _RESPONSE_OUTCOMES[code], sums[:, code, index].tolist()
-            for stage, seconds in zip(
-                (outcome, "compute_infer", "compute_output")[: _STAGES[outcome]], together, strict=False
-            ):
-                responses.setdefault(index, {}).setdefault(stage, Duration()).add(int(number), seconds)
-        return responses
-
-
-def _to_columns(records: Sequence[Record]) -> Array:
-    columns = len(records[0])
-    # a third of the time of numpy's own way to read floats of Python
-    return (
-        np.frombuffer(pack(f"{len(records) * columns}d", *chain.from_iterable(records)))
-        .reshape(-1, columns)
-        .T
-    )
+    def add_response(
+        self, index: int, outcome: ResponseOutcome, compute_infer: float, compute_output: float, since: float
+    ) -> None:
+        """Add a response of a stream, which ended `since` seconds after the request."""
+        together = compute_infer + compute_output
+        stages = (outcome, together), ("compute_infer", compute_infer), ("compute_output", compute_output)
+        durations = self.responses.setdefault(min(index, MOST_ENTRIES - 1), {})
+        for stage, seconds in stages[: _STAGES[outcome]]:
+            if stage not in durations:
+                durations[stage] = Duration()
+            durations[stage].add(1, seconds)
+        if index == 0 and outcome == "success":
+            self.first_responses.add(since)
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -303,8 +268,7 @@ class Statistics:
         self._ended: deque[Record] = deque()
         """Requests that have ended, and are not in the numbers yet. Any thread may append one without the
         lock."""
-        self._responses: deque[Record] = deque()  # the same for responses of streams
-        # the same for executions: what adds each
+        # the same for executions and responses of streams: what adds each
         self._events: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
 
     def clear(self) -> None:
@@ -312,7 +276,6 @@ class Statistics:
         with self._lock:
             self._numbers = Numbers()
             self._ended.clear()
-            self._responses.clear()
             self._events.clear()
 
     def snapshot(self) -> Numbers:
@@ -322,13 +285,9 @@ class Statistics:
             return _decode(_encode(self._numbers))
 
     def _sum_records(self) -> None:
-        for ended, add_all in (
-            (self._ended, self._numbers.add_requests),
-            (self._responses, self._numbers.add_responses),
-        ):
-            records = [ended.popleft() for _ in range(len(ended))]
-            if records:
-                add_all(records)
+        records = [self._ended.popleft() for _ in range(len(self._ended))]
+        if records:
+            self._numbers.add_requests(records)
         for _ in range(len(self._events)):
             add, values = self._events.popleft()
             add(self._numbers, *values)
@@ -341,9 +300,8 @@ class Statistics:
     def record_response(
         self, index: int, outcome: ResponseOutcome, compute_infer: float, compute_output: float, since: float
     ) -> None:
-        """Count a response of a stream, which ended `since` seconds after the request."""
-        record = (_RESPONSE_CODES[outcome], index, compute_infer, compute_output, since)
-        self._keep(self._responses, record)
+        """Count a response of a stream: see `Numbers.add_response`."""
+        self.add(Numbers.add_response, index, outcome, compute_infer, compute_output, since)
 
     def add(self, add: Callable[..., None], *values: Any) -> None:
         """Count an execution: `add`, a method of Numbers, adds its values."""

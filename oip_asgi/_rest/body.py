@@ -90,14 +90,11 @@ def decode_request(
         document = documents.read_request(text)
         tensors = _decode_tensors(document.inputs, "inputs", binary, read_region, is_lax=is_lax)
     parameters: Parameters = document.parameters or {}
-    outputs: list[schemas.RequestOutput] = []
-    if document.outputs:
-        outputs += document.outputs
-        for index, output in enumerate(outputs):
-            if output.parameters:
-                _check_flag(output.parameters, "binary_data", f"outputs[{index}].parameters")
-    if parameters:
-        _check_flag(parameters, "binary_data_output", "parameters")
+    outputs = list(document.outputs or ())
+    for index, output in enumerate(outputs):
+        if output.parameters:
+            _check_flag(output.parameters, "binary_data", f"outputs[{index}].parameters")
+    _check_flag(parameters, "binary_data_output", "parameters")
     return InferenceRequest(tensors, document.id, parameters, outputs)
 
 
@@ -316,12 +313,11 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
     """A response as its JSON and the bytes of each binary output, in order."""
     every = request.parameters.get("binary_data_output", False)
     is_binary_by_name: dict[str, object] = {}
-    if request.outputs:
-        for output in request.outputs:
-            if output.parameters:  # None for an output in shared memory, whose data are not sent
-                is_binary_by_name[output.name] = (
-                    None if REGION in output.parameters else output.parameters.get("binary_data", every)
-                )
+    for output in request.outputs:
+        if output.parameters:  # None for an output in shared memory, whose data are not sent
+            is_binary_by_name[output.name] = (
+                None if REGION in output.parameters else output.parameters.get("binary_data", every)
+            )
     outputs, binary = _encode_tensors(
         response.outputs,
         every,

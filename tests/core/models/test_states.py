@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import product
 from typing import Any, get_args
 
 import pytest
@@ -12,18 +11,14 @@ from hypothesis import strategies as st
 
 from oip_asgi import InferenceError, InferenceServer
 from tests.support.inside import pass_idle_time
-from tests.support.inside.models import TRANSITIONS, Event, State, transition
+from tests.support.inside.models import TRANSITIONS, Event, State
 
 STATES, EVENTS = get_args(State), get_args(Event)
 
 
-def test_any_event_in_any_state_is_in_the_table_or_an_error() -> None:
-    for state, event in product(STATES, EVENTS):
-        if (state, event) in TRANSITIONS:
-            assert transition(state, event)[1] in STATES
-        else:
-            with pytest.raises(LookupError, match=f"a model that is {state} cannot have the event '{event}'"):
-                transition(state, event)
+def test_the_table_has_each_state_and_each_event_and_no_others() -> None:
+    assert {state for state, _ in TRANSITIONS} == set(STATES)
+    assert {event for _, event in TRANSITIONS} == set(EVENTS)
 
 
 def test_whatever_a_user_asks_for_is_in_the_table_for_every_state() -> None:
