@@ -129,15 +129,17 @@ def enter(
             kind, dtype = _choose(kind, spec, leaves, classes)
         if NoneType in classes and is_column and kind.stand_in is not None:
             array, content_type = _read_beside_missing(name, leaves, kind, dtype, shape, is_json)
+            parameters = {**({} if spec is None else spec.parameters), "content_type": content_type}
         else:
-            array, content_type = _read(name, leaves, classes, kind, dtype, shape, is_json), kind.content_type
+            array = _read(name, leaves, classes, kind, dtype, shape, is_json)
+            parameters = {} if kind.content_type is None else {"content_type": kind.content_type}
     except (InvalidRequest, TypeError, ValueError) as error:
         raise InvalidRequest(f"input {show(name)}: {error}") from None
     if len(shape) < 2:  # stays flat if it does not fit, which is refused later, as that of any tensor
         flat = (len(leaves),)
         filled = None if spec is None or spec.fits(flat) else fill_shape(spec.shape, len(leaves))
         array = array.reshape(flat if filled is None else filled)
-    return make_tensor(name, array, {} if content_type is None else {"content_type": content_type})
+    return make_tensor(name, array, parameters)
 
 
 def _take_apart(value: Any, *, are_items: bool) -> tuple[list[Any], tuple[int, ...]]:
@@ -255,7 +257,7 @@ def _write(leaves: list[Any], classes: set[type], kind: Kind, shape: tuple[int, 
 
 def _read_beside_missing(
     name: str, leaves: list[Any], kind: Kind, dtype: DType, shape: tuple[int, ...], is_json: bool
-) -> tuple[Array, str | None]:
+) -> tuple[Array, str]:
     """A column in which some values are missing, and its content type: dates have NaT, and others are among
     JSON texts, as null."""
     there = [kind.stand_in if each is None else each for each in leaves]

@@ -24,8 +24,8 @@ from .._json.flat_objects import MAX_VALUES
 from .._protocol.errors import InvalidRequest, InvalidResponse, list_names, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
 from .base import RequestCodec, raise_invalid_response
-from .row_classes import REFUSED, Prepare, has_fields, refuse_class, refuse_others
-from .row_fields import Field
+from .entering import enter
+from .row_classes import REFUSED, Field, Prepare, has_fields, refuse_class, refuse_others
 from .row_libraries import explain, read_class
 from .rows_as_json import JSONRows, RowsAsJSON, refuse_inexact
 
@@ -184,7 +184,10 @@ class RowWriter:
         self._of_objects = [(field.name, attrgetter(field.name)) for field in fields]
         self._of_mappings = [(name, itemgetter(name)) for name in self._by_name]
         places = {f"_{index}": name for index, name in enumerate(self._by_name)}
-        typed: Any = [(place, list[field.type]) for place, field in zip(places, fields, strict=True)]
+        typed: Any = [
+            (place, list[field.type])  # type: ignore[name-defined]
+            for place, field in zip(places, fields, strict=True)
+        ]
         # of structs, msgspec knows already what is within them
         columns = msgspec.defstruct("Columns", typed, array_like=True)
         self._convert = partial(msgspec.convert, type=columns, builtin_types=_NO_TEXTS)
@@ -213,7 +216,13 @@ class RowWriter:
 
     def to_tensors(self, columns: Sequence[list[Any]]) -> list[Tensor]:
         return [
-            field.write(spec, _to_plain(column) if field.choices else column)
+            enter(
+                spec.name,
+                _to_plain(column) if field.choices else column,
+                spec,
+                is_json=False,
+                is_column=field.is_nullable,
+            )
             for field, spec, column in zip(self.fields, self.specs, columns, strict=True)
         ]
 

@@ -26,8 +26,7 @@ from .._protocol.errors import InvalidRequest, describe_expected, find_near, sho
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
 from .._protocol.to_array import object_array
 from .plain import PandasJSONCodec
-from .row_classes import FromJSON, Make
-from .row_fields import Field
+from .row_classes import Field, FromJSON, Make
 
 OBJECTS: Final = ""
 """The name of the input that holds the rows of a request themselves. No tensor of a client or a declaration
