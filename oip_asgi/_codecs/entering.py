@@ -24,6 +24,7 @@ from .._json.tensor_data import from_elements
 from .._json.text import NO_SCALARS, ONLY_FLOATS, Unusual
 from .._protocol.datatypes import DTYPES, FIRST_ROUNDED, FLOATING, MAX_RANK, Array, DType
 from .._protocol.errors import InvalidRequest, show
+from .._protocol.schemas import Parameters
 from .._protocol.specs import TensorSpec, fill_shape
 from .._protocol.tensors import Tensor, make_tensor
 from .._protocol.to_array import Writers, check_exact, choose_writer, object_array, to_wire_array
@@ -129,7 +130,10 @@ def enter(
             kind, dtype = _choose(kind, spec, leaves, classes)
         if NoneType in classes and is_column and kind.stand_in is not None:
             array, content_type = _read_beside_missing(name, leaves, kind, dtype, shape, is_json)
-            parameters = {**({} if spec is None else spec.parameters), "content_type": content_type}
+            parameters: Parameters = {
+                **({} if spec is None else spec.parameters),
+                "content_type": content_type,
+            }
         else:
             array = _read(name, leaves, classes, kind, dtype, shape, is_json)
             parameters = {} if kind.content_type is None else {"content_type": kind.content_type}
