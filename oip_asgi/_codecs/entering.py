@@ -24,7 +24,6 @@ from .._json.tensor_data import from_elements
 from .._json.text import NO_SCALARS, ONLY_FLOATS, Unusual
 from .._protocol.datatypes import DTYPES, FIRST_ROUNDED, FLOATING, MAX_RANK, Array, DType
 from .._protocol.errors import InvalidRequest, show
-from .._protocol.schemas import Parameters
 from .._protocol.specs import TensorSpec, fill_shape
 from .._protocol.tensors import Tensor, make_tensor
 from .._protocol.to_array import Writers, check_exact, choose_writer, object_array, to_wire_array
@@ -130,20 +129,15 @@ def enter(
             kind, dtype = _choose(kind, spec, leaves, classes)
         if NoneType in classes and is_column and kind.stand_in is not None:
             array, content_type = _read_beside_missing(name, leaves, kind, dtype, shape, is_json)
-            parameters: Parameters = {
-                **({} if spec is None else spec.parameters),
-                "content_type": content_type,
-            }
         else:
-            array = _read(name, leaves, classes, kind, dtype, shape, is_json)
-            parameters = {} if kind.content_type is None else {"content_type": kind.content_type}
+            array, content_type = _read(name, leaves, classes, kind, dtype, shape, is_json), kind.content_type
     except (InvalidRequest, TypeError, ValueError) as error:
         raise InvalidRequest(f"input {show(name)}: {error}") from None
     if len(shape) < 2:  # stays flat if it does not fit, which is refused later, as that of any tensor
         flat = (len(leaves),)
         filled = None if spec is None or spec.fits(flat) else fill_shape(spec.shape, len(leaves))
         array = array.reshape(flat if filled is None else filled)
-    return make_tensor(name, array, parameters)
+    return make_tensor(name, array, {} if content_type is None else {"content_type": content_type})
 
 
 def _take_apart(value: Any, *, are_items: bool) -> tuple[list[Any], tuple[int, ...]]:
@@ -261,7 +255,7 @@ def _write(leaves: list[Any], classes: set[type], kind: Kind, shape: tuple[int, 
 
 def _read_beside_missing(
     name: str, leaves: list[Any], kind: Kind, dtype: DType, shape: tuple[int, ...], is_json: bool
-) -> tuple[Array, str]:
+) -> tuple[Array, str | None]:
     """A column in which some values are missing, and its content type: dates have NaT, and others are among
     JSON texts, as null."""
     there = [kind.stand_in if each is None else each for each in leaves]

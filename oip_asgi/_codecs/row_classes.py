@@ -15,6 +15,7 @@ from datetime import date, datetime, time
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
+import numpy as np
 from msgspec import inspect as types
 
 from .._protocol.errors import InvalidRequest, show
@@ -22,7 +23,9 @@ from .._protocol.schemas import RequestOutput
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor, make_tensor
 from .base import find_class, rows_of
+from .column_dtypes import DTYPE
 from .dates import NO_DATE, DatetimeCodec, read_moment
+from .entering import enter
 from .plain import Base64Codec, PandasJSONCodec, StringCodec, read_beside_missing
 
 KINDS: Final[Mapping[type[types.Type], tuple[type, TensorSpec]]] = {
@@ -42,6 +45,8 @@ Schema: TypeAlias = dict[str, Any]
 """A JSON Schema."""
 
 _RANGE: Final = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
+
+_TYPED: Final[Mapping[str | None, Mapping[str, str]]] = {None: {}, "str": {"content_type": "str"}}
 
 _MIDNIGHT: Final = time()
 
@@ -148,6 +153,16 @@ class Field(NamedTuple):
                 f"expected an ISO 8601 date and time, to the microsecond at most, got {show(cell)}"
             ) from None
         return _to_day(moment) if self.of is types.DateType else moment
+
+    def write(self, spec: TensorSpec, values: list[Any]) -> Tensor:
+        """The tensor of a column, whose values were checked: numbers and texts are not looked at again."""
+        if not self.is_plain:
+            return enter(spec.name, values, spec, is_json=False, is_column=self.is_nullable)
+        if None in values and self.of is not types.FloatType:  # None is NaN among floats
+            texts = PandasJSONCodec.encode_input(spec.name, values)
+            return make_tensor(spec.name, texts.array, {**texts.parameters, DTYPE: str(spec.pd_dtype)})
+        elements = list(map(str.encode, values)) if self.of is types.StrType else values
+        return make_tensor(spec.name, np.array(elements, spec.dtype), dict(_TYPED[spec.content_type]))
 
 
 def _to_day(moment: datetime) -> datetime | date:

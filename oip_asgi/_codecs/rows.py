@@ -24,7 +24,6 @@ from .._json.flat_objects import MAX_VALUES
 from .._protocol.errors import InvalidRequest, InvalidResponse, list_names, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
 from .base import RequestCodec, raise_invalid_response
-from .entering import enter
 from .row_classes import REFUSED, Field, Prepare, has_fields, refuse_class, refuse_others
 from .row_libraries import explain, read_class
 from .rows_as_json import JSONRows, RowsAsJSON, refuse_inexact
@@ -216,13 +215,7 @@ class RowWriter:
 
     def to_tensors(self, columns: Sequence[list[Any]]) -> list[Tensor]:
         return [
-            enter(
-                spec.name,
-                _to_plain(column) if field.choices else column,
-                spec,
-                is_json=False,
-                is_column=field.is_nullable,
-            )
+            field.write(spec, _to_plain(column) if field.choices else column)
             for field, spec, column in zip(self.fields, self.specs, columns, strict=True)
         ]
 

@@ -38,7 +38,6 @@ _OTHER_DATES: Final = [
 """Where msgspec may take or round a date that `infer` refuses: an escape, a small letter, more digits than
 microseconds have. To search for one letter at a time takes a tenth of the time of one search for all."""
 
-_encode: Final = msgspec.json.Encoder().encode
 _OF_JSON: Final = frozenset({bool, int, float, str, NoneType})
 
 
