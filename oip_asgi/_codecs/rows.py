@@ -202,16 +202,17 @@ class RowWriter:
             _to_plain(_list_values(prepared, name, get))
             for name, get in (self._of_mappings if are_mappings else self._of_objects)
         ]
-        for field, column in zip(self.fields, columns, strict=True):
-            if field.of is FloatType:
-                refuse_inexact(field, column)
         try:
-            return list(msgspec.structs.astuple(self._convert(columns)))
+            converted = self._convert(columns)
         except msgspec.ValidationError as error:
             names = list(self._by_name)
             text = _IN_COLUMNS.sub(lambda place: f"`$[{place[2]}].{names[int(place[1])]}", str(error))
             objects = _to_objects(dict(zip(names, columns, strict=True)))
             raise InvalidRequest(explain(text, objects, self._by_name)) from None
+        for field, column in zip(self.fields, columns, strict=True):
+            if field.of is FloatType:
+                refuse_inexact(field, column)
+        return list(msgspec.structs.astuple(converted))
 
     def to_tensors(self, columns: Sequence[list[Any]]) -> list[Tensor]:
         return [
