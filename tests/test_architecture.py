@@ -123,7 +123,7 @@ def test_what_waits_is_awaited_and_never_handed_through_generators() -> None:
 BUDGETS: Final = {
     "_protocol": 1250,
     "_json": 579,
-    "_codecs": 1977,
+    "_codecs": 1978,
     "_rest": 448,
     "_models": 2502,
     "_serving": 1948,
