@@ -302,7 +302,7 @@ def decode_elements(
 
 def bytes_of(tensor: Tensor, target: str) -> list[bytes]:
     """The elements of a BYTES tensor of shape [N] or [N, 1], not decoded."""
-    if not tensor.array.dtype.hasobject:
+    if tensor.datatype != "BYTES":
         raise InvalidRequest(
             f"tensor {show(tensor.name)} has datatype {tensor.datatype}: expected BYTES for {target!r}"
         )
@@ -312,7 +312,7 @@ def bytes_of(tensor: Tensor, target: str) -> list[bytes]:
 
 def rows_of(tensor: Tensor, target: str) -> Array:
     """The array of a tensor of shape `[N]` or `[N, 1]`, as `[N]`."""
-    shape = tensor.array.shape
+    shape = tensor.shape
     if len(shape) == 1:
         return tensor.array
     if len(shape) == 2 and shape[1] == 1:

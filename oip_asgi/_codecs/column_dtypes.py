@@ -84,7 +84,6 @@ FIXED_ZONE: Final = re.compile("UTC|(?:UTC)?[+-](?:[01][0-9]|2[0-3]):[0-5][0-9]"
 """UTC, or an offset with a colon, because pandas reads +0545 as 05:05."""
 
 
-@cache
 def is_pandas_3() -> bool:
     """Whether pandas is 3 or later: strings are of the dtype `str` by default, and dates need not be in
     nanoseconds."""

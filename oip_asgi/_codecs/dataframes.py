@@ -185,6 +185,7 @@ def read_dataframe(tensors: Sequence[Tensor]) -> pd.DataFrame:
     # arrays, as thousands of `pd.Series` would take several times as much
     turns = take_turns(groups.pop(_OTHER, ()))
     others: list[_Block] = [(_get_array(read_column(tensors[position])), [position]) for position in turns]
+    strings = groups.pop(_STRINGS, [])
     blocks: list[_Block] = [
         (_join_columns([tensors[position].array for position in positions]), positions)
         for positions in groups.values()
@@ -193,6 +194,8 @@ def read_dataframe(tensors: Sequence[Tensor]) -> pd.DataFrame:
     if objects:
         blocks.append((_join_columns(list(objects.values())), list(objects)))
         others = [block for block in others if block[0].dtype != object]
+    if strings:
+        blocks += _read_strings([tensors[position] for position in strings], strings, rows)
     return _assemble_frame(blocks, others, names, rows)
 
 
@@ -220,10 +223,19 @@ def _group_positions(keys: Iterable[Any]) -> dict[Any, list[int]]:
 
 
 def _find_group_of_tensor(tensor: Tensor) -> Any:
-    """Find the group of a tensor: of numbers, their dtype. One of `_OTHER` is read alone."""
+    """Find the group of a tensor. One group has numbers of one dtype, or strings; a tensor of `_OTHER` is
+    read alone."""
     dtype, parameters = tensor.array.dtype, tensor.parameters
-    are_plain = DTYPE not in parameters and parameters.get("content_type") in (None, "np")
-    return dtype if are_plain and dtype in NUMBERS else _OTHER
+    content_type = parameters.get("content_type")
+    if (
+        dtype.hasobject
+        and content_type in (None, "str")
+        and parameters.get(DTYPE) in (None, find_default_dtype("str"))
+    ):
+        return _STRINGS
+    if dtype.hasobject or DTYPE in parameters:
+        return _OTHER
+    return dtype if content_type in (None, "np") and dtype in NUMBERS else _OTHER
 
 
 def _join_columns(arrays: list[Array]) -> Array:
@@ -231,6 +243,25 @@ def _join_columns(arrays: list[Array]) -> Array:
     return np.concatenate([array if array.ndim == 1 else array.reshape(-1) for array in arrays]).reshape(
         len(arrays), len(arrays[0])
     )
+
+
+def _read_strings(tensors: list[Tensor], positions: list[int], rows: int) -> list[_Block]:
+    import pandas as pd
+
+    try:
+        texts: list[Any] = list(
+            map(bytes.decode, _join_columns([tensor.array for tensor in tensors]).reshape(-1).tolist())
+        )
+    except UnicodeDecodeError:
+        # its error names the column and the element
+        texts = [text for tensor in tensors for text in StringCodec.decode_input(tensor)]
+    if not is_pandas_3():
+        return [(object_array(texts, (len(positions), rows)), positions)]
+    strings = pd.array(texts, dtype="str")
+    return [
+        (strings[number * rows : (number + 1) * rows], [position])
+        for number, position in enumerate(positions)
+    ]
 
 
 def _assemble_frame(blocks: list[_Block], others: list[_Block], names: list[str], rows: int) -> pd.DataFrame:
@@ -272,11 +303,18 @@ def _get_array(column: Any) -> Any:
 def write_dataframe(frame: pd.DataFrame, names: Sequence[str]) -> list[Tensor]:
     """The columns of a frame as tensors of shape `[N]`, which get these names."""
     groups = _group_positions(map(_find_group_of_dtype, frame.dtypes.tolist()))
-    groups.pop(_OTHER, None)
+    # of one row of numbers and strings, Python objects are the fastest way
+    row = (
+        frame.iloc[0].to_numpy()
+        if len(frame) == 1 and _OTHER not in groups and not groups.keys() <= NUMBERS
+        else None
+    )
     tensors: dict[int, Tensor] = {}
     for group, positions in groups.items():
-        part = frame if len(positions) == len(names) else frame.take(positions, axis=1)
-        values = part.to_numpy().T
+        if group == _OTHER:
+            continue
+        part = frame if len(groups) == 1 or row is not None else frame.take(positions, axis=1)
+        values = part.to_numpy().T if row is None else row[positions].reshape(-1, 1)
         if group in NUMBERS:
             columns = values.astype(group, copy=False)
             tensors.update(
