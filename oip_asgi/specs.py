@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, overload
 import numpy as np
 
 from ._codecs.column_dtypes import CATEGORIES, DTYPE, OBJECTS_WITH_NAN, READ_AS, is_nullable
-from ._codecs.column_writing import column_to_tensor, misses_nan, to_own_dtype
+from ._codecs.columns import column_to_tensor, misses_nan, to_own_dtype
 from ._codecs.dataframes import from_polars, is_frame, name_tensors
 from ._models.estimators import declare
 from ._protocol.datatypes import DTYPES, Datatype, datatype_of

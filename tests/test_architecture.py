@@ -123,7 +123,7 @@ def test_what_waits_is_awaited_and_never_handed_through_generators() -> None:
 BUDGETS: Final = {
     "_protocol": 1250,
     "_json": 579,
-    "_codecs": 2024,
+    "_codecs": 1996,
     "_rest": 444,
     "_models": 2466,
     "_serving": 1948,
@@ -147,12 +147,12 @@ BUDGETS: Final = {
 
 KNOWN_IN: Final = {
     "pd_json": """
-        _codecs/column_dtypes.py _codecs/column_reading.py _codecs/column_writing.py _codecs/dataframes.py
+        _codecs/column_dtypes.py _codecs/columns.py _codecs/dataframes.py
         _codecs/entering.py _codecs/plain.py _docs/json_schemas.py _json/checked_data.py _models/estimators.py
         _protocol/specs.py _serving/batch.py client/check.py client/row_files.py specs.py
     """,
     "NaT": """
-        _codecs/column_dtypes.py _codecs/column_writing.py _codecs/dates.py _codecs/entering.py _codecs/rows.py
+        _codecs/column_dtypes.py _codecs/columns.py _codecs/dates.py _codecs/entering.py _codecs/rows.py
         _json/checked_data.py
     """,
     "FIRST_ROUNDED": """
@@ -160,7 +160,7 @@ KNOWN_IN: Final = {
         _protocol/to_array.py
     """,
     "pandas": """
-        _codecs/column_dtypes.py _codecs/column_reading.py _codecs/column_writing.py
+        _codecs/column_dtypes.py _codecs/columns.py
         _codecs/content_types.py _codecs/dataframes.py _codecs/dates.py _codecs/entering.py _codecs/plain.py
         _codecs/rows.py _models/estimators.py _models/handler.py _protocol/limits.py
         _protocol/to_array.py client/__main__.py client/_clients.py client/row_files.py client/score.py server.py

@@ -37,7 +37,7 @@ from .base import (
     normalize,
     rows_of,
 )
-from .column_reading import COLUMN_TYPES, Decode, apply_declaration, read_series
+from .columns import COLUMN_TYPES, Decode, apply_declaration, read_series
 from .dataframes import PandasCodec
 from .dates import DatetimeCodec
 from .plain import (

@@ -22,8 +22,7 @@ from .._protocol.to_array import object_array
 from .._turns import take_turns
 from .base import RequestCodec, find_class, raise_invalid_response, rows_of
 from .column_dtypes import DTYPE, find_default_dtype, is_pandas_3
-from .column_reading import read_column
-from .column_writing import column_to_tensor
+from .columns import column_to_tensor, read_column
 from .plain import StringCodec
 
 if TYPE_CHECKING:

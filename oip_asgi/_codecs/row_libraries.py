@@ -17,9 +17,11 @@ from msgspec import inspect as types
 from .._protocol.errors import InvalidRequest, show
 from .._turns import take_turns
 from .row_classes import (
+    Field,
     Make,
     Prepare,
     RowClass,
+    Schema,
     find_type,
     has_part,
     is_of_pydantic,
@@ -27,7 +29,6 @@ from .row_classes import (
     refuse_others,
     simplify,
 )
-from .row_fields import Field, Schema
 
 _PLACE: Final = re.compile(r"(?s)(.*) - at `\$\[(\d+)\](.*)`")
 """A text of msgspec, the row, and where in the row."""

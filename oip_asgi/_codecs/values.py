@@ -24,7 +24,7 @@ from .._protocol.specs import TensorSpec
 from .._protocol.tensors import Tensor, make_tensor, to_plain
 from .._protocol.to_array import as_array, find_classes, to_wire_array
 from .base import AnyInputCodec
-from .column_writing import column_to_tensor
+from .columns import column_to_tensor
 from .content_types import Codecs
 from .dataframes import is_foreign_frame, is_frame, is_series
 from .entering import enter

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from .._codecs.column_reading import read_column
+from .._codecs.columns import read_column
 from .._codecs.content_types import (
     UNTYPED,
     Codecs,

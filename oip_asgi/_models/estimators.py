@@ -20,7 +20,7 @@ import numpy as np
 
 from .._codecs.base import find_class
 from .._codecs.column_dtypes import OBJECTS_WITH_NAN
-from .._codecs.column_writing import column_to_tensor
+from .._codecs.columns import column_to_tensor
 from .._protocol.datatypes import Array, Datatype
 from .._protocol.specs import OpenSpec, TensorSpec
 from .callables import find_owner, unwrap_partial

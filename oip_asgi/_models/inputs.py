@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from .._codecs.column_dtypes import MISSING, explain_column, holds_missing
-from .._codecs.column_writing import write_objects
+from .._codecs.columns import write_objects
 from .._codecs.content_types import Reader
 from .._codecs.rows_as_json import OBJECTS, Objects
 from .._protocol.datatypes import widen

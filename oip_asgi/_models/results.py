@@ -19,7 +19,7 @@ from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__g
 
 from .._codecs.base import AnyInputCodec
 from .._codecs.column_dtypes import CATEGORIES, COLUMN_CODECS, DTYPE, holds_missing, is_of
-from .._codecs.column_writing import column_to_tensor
+from .._codecs.columns import column_to_tensor
 from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec, is_series
 from .._codecs.dates import DatetimeCodec
