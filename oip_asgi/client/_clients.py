@@ -176,11 +176,6 @@ class Client:
         """A model's metadata: `name`, `platform`, `inputs`, `outputs`, and `versions` if it has any."""
         return self._ask(questions.ask_of(model, version, questions.MODEL_METADATA))
 
-    def models(self) -> list[str]:
-        """The names of the models, by `GET models`, which this package and KServe have. See `index` for
-        others."""
-        return self._ask(questions.MODELS)
-
     def index(self, *, ready: bool = False) -> list[dict[str, Any]]:
         """The models of the repository, each with `name`, and `version`, `state` and `reason` where it has
         them.
@@ -303,10 +298,6 @@ class AsyncClient:
     @_documented_as(Client.model_metadata)
     async def model_metadata(self, model: str, version: str | int | None = None) -> dict[str, Any]:
         return await self._calls.link.ask(questions.ask_of(model, version, questions.MODEL_METADATA), None)
-
-    @_documented_as(Client.models)
-    async def models(self) -> list[str]:
-        return await self._calls.link.ask(questions.MODELS, None)
 
     @_documented_as(Client.index)
     async def index(self, *, ready: bool = False) -> list[dict[str, Any]]:

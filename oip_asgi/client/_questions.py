@@ -148,16 +148,6 @@ def _read_yes(document: Any) -> bool:
     )
 
 
-def _read_names(document: Any) -> list[str]:
-    names = [
-        each.get("name") if isinstance(each, dict) else each
-        for each in _read_list(_read_object(document).get("models"))
-    ]
-    if not all(isinstance(name, str) for name in names):
-        raise InvalidResponse(f"the response has the models {show(names)}: expected the name of each")
-    return list(dict.fromkeys(map(str, names)))
-
-
 def _read_entries(document: Any) -> list[dict[str, Any]]:
     """The objects of a list, which is the document itself or in it."""
     entries = document.get("models", document.get("model_stats")) if isinstance(document, dict) else document
@@ -167,7 +157,6 @@ def _read_entries(document: Any) -> list[dict[str, Any]]:
 METADATA: Final = Question("GET", "", "ServerMetadata", _read_object)
 LIVE: Final = Question("GET", "/health/live", "ServerLive", _read_yes, is_probe=True)
 READY: Final = Question("GET", "/health/ready", "ServerReady", _read_yes, is_probe=True)
-MODELS: Final = Question("GET", "/models", "RepositoryIndex", _read_names)
 INDEX: Final = Question("POST", "/repository/index", "RepositoryIndex", _read_entries)
 INDEX_OF_READY: Final = Question(
     "POST", "/repository/index", "RepositoryIndex", _read_entries, {"ready": True}, {"ready": True}
