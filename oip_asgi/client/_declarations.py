@@ -13,7 +13,7 @@ from .._protocol.errors import ErrorResponse, InferenceError, InvalidResponse, M
 from .._protocol.specs import OpenSpec, TensorSpec
 from .._protocol.tensors import InferenceResponse, Tensor
 from . import _questions as questions
-from ._questions import Options
+from ._questions import Inference, Options
 
 if TYPE_CHECKING:
     from ._grpc import GRPCLink
@@ -26,25 +26,28 @@ class Calls:
     def __init__(self, link: HTTPLink | GRPCLink, max_body_bytes: int | None) -> None:
         self.link, self._limit = link, max_body_bytes
         self._specs: dict[tuple[str, str | int | None], Mapping[str, TensorSpec]] = {}
-        self._just_read = self._specs.copy()
 
     async def infer(
         self, model: str, inputs: Any, timeout: float | None, **options: Unpack[Options]
     ) -> InferenceResponse:
-        specs = await self._find(model, inputs, timeout, options)
-        with self._kept(model, options):
-            inference = questions.make_inference(specs, self._limit, model, inputs, **options)
+        with self._forgotten_if_refused(model, options):
+            inference = await self._make_inference(model, inputs, timeout, options)
             return await self.link.infer(inference, timeout)
 
     async def stream(
         self, model: str, inputs: Any, timeout: float | None, options: Options
     ) -> AsyncGenerator[InferenceResponse]:
-        specs = await self._find(model, inputs, timeout, options)
-        with self._kept(model, options):
-            inference = questions.make_inference(specs, self._limit, model, inputs, **options)
+        with self._forgotten_if_refused(model, options):
+            inference = await self._make_inference(model, inputs, timeout, options)
             async with aclosing(self.link.stream(inference, timeout)) as responses:
                 async for response in responses:
                     yield response
+
+    async def _make_inference(
+        self, model: str, inputs: Any, timeout: float | None, options: Options
+    ) -> Inference:
+        specs = await self._find(model, inputs, timeout, options)
+        return questions.make_inference(specs, self._limit, model, inputs, **options)
 
     async def _find(
         self, model: str, inputs: Any, timeout: float | None, options: Options
@@ -67,19 +70,19 @@ class Calls:
                 specs = {}
                 if isinstance(error, ErrorResponse) and error.response_status == 503:  # it is not loaded yet
                     return specs
-            self._specs[model, version] = self._just_read[model, version] = specs
+            self._specs[model, version] = specs
         return specs
 
     @contextmanager
-    def _kept(self, model: str, options: Options) -> Iterator[None]:
+    def _forgotten_if_refused(self, model: str, options: Options) -> Iterator[None]:
         """Around a call: if it is refused, here or by the server, the model may be another one by now, and is
-        asked again before the next list; not if this call has just asked, as it is the values then."""
+        asked again before the next list; not if this call has asked itself, as it is the values then."""
         key = model, options.get("version")
-        has_just_read = self._just_read.pop(key, None) is not None
+        was_known = key in self._specs
         try:
             yield
         except InferenceError:
-            if not has_just_read:
+            if was_known:
                 self._specs.pop(key, None)
             raise
 
