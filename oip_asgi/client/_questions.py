@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from io import BytesIO
 from typing import Any, Final, Generic, Literal, TypeAlias, TypedDict, TypeVar
 
 import msgspec
@@ -292,8 +291,11 @@ def _ask_for_binary(request: InferenceRequest) -> InferenceRequest:
 
 
 def read_inference(inference: Inference, answer: HTTPAnswer) -> InferenceResponse:
+    body = answer.body
+    if isinstance(body, memoryview) and not inference.writable:
+        body = body.toreadonly()
     try:
-        response = read_response(answer.headers, answer.body, answer.status)
+        response = read_response(answer.headers, body, answer.status)
     except ErrorResponse as error:
         suggest_stream(error)
         if (
@@ -357,31 +359,24 @@ class Collector:
     Raises InvalidResponse if it has, or says that it has, more bytes than `limit`.
     """
 
-    def __init__(self, headers: Mapping[str, str], limit: int | None, *, writable: bool) -> None:
+    def __init__(self, headers: Mapping[str, str], limit: int | None) -> None:
         length, head = headers.get("content-length", ""), headers.get(LENGTH_NAME, "")
         check_size(int(length) if LENGTH.fullmatch(length) else 0, limit, "response")
         self._limit = limit
         self._size = 0
         self._padding = -int(head) % _ALIGNED if LENGTH.fullmatch(head) else 0
-        # who may write gets a view of a bytearray; of a BytesIO, its `bytes`: a view of one makes it complain
-        # when it is collected
-        self._body = bytearray() if writable else BytesIO()
-        self._append: Callable[[bytes], object] = (
-            self._body.extend if isinstance(self._body, bytearray) else self._body.write
-        )
-        if self._padding:
-            self._append(bytes(self._padding))
+        self._body = bytearray(self._padding)
 
     def add(self, piece: bytes) -> None:
         self._size += len(piece)
         check_size(self._size, self._limit, "response")
-        self._append(piece)
+        self._body += piece
 
     def finish(self) -> Buffer:
         """The body: a short one as `bytes`; a long one so that arrays are views of it, which can be written
-        to, or never change."""
-        body = self._body if isinstance(self._body, bytearray) else self._body.getvalue()
-        return bytes(body[self._padding :]) if self._size <= FEW else memoryview(body)[self._padding :]
+        to."""
+        view = memoryview(self._body)[self._padding :]
+        return bytes(view) if self._size <= FEW else view
 
 
 class Events:
