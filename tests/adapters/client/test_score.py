@@ -306,15 +306,14 @@ def test_numbers_that_json_lacks_are_written_as_the_protocol_has_them(score: Sco
 
 
 def test_values_of_json_lines(score: Score) -> None:
-    assert score("pay", '{"age": 1e39}\n{"age": true}\n{"age": "2"}\n{"age": 2}\n', rows="rows.jsonl").lines == [
-        {"row": 4, "output_0": 1.0}
-    ]
+    scored = score("pay", '{"age": 1e39}\n{"age": true}\n{"age": "2"}\n{"age": 2}\n', rows="rows.jsonl")
+    assert scored.lines == [{"row": 4, "output_0": 1.0}]
     # a column that only later lines have
     assert score("pay", '{"age": 1}\n{"age": 2, "bonus": 5}\n', rows="rows.jsonl").values == [None, 7.0]
     assert score("open", '{"a": true}\n{"a": null}\n{"a": false}\n', rows="rows.jsonl").values == [True, None, False]
     texts = score("texts", '{"a": "x"}\n{"a": null}\n', rows="rows.jsonl")
-    reason = "input 'a': row 2 is None: expected str or bytes for BYTES; for a missing value, the model has to take columns of a data frame"
-    assert (texts.values, texts.refusals[0]["reason"]) == (["x"], reason)
+    reason = "row 2 is None: expected str or bytes for BYTES; for a missing value, the model has to take columns of a data frame"
+    assert (texts.values, texts.refusals[0]["reason"]) == (["x"], f"input 'a': {reason}")
 
 
 def test_columns_without_a_declaration(score: Score) -> None:
