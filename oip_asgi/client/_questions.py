@@ -128,17 +128,14 @@ class Inference(msgspec.Struct, frozen=True, eq=False):
     writable: bool = True
 
 
-_KINDS: Final[Mapping[type, str]] = {dict: "a JSON object", list: "a list"}
-
-
-def _expect(kind: type[T], document: Any) -> T:
+def _expect(kind: type[T], name: str, document: Any) -> T:
     if not isinstance(document, kind):
-        raise InvalidResponse(f"the response is or has {show(document)}: expected {_KINDS[kind]}")
+        raise InvalidResponse(f"the response is or has {show(document)}: expected {name}")
     return document
 
 
-_read_object: Callable[[Any], dict[str, Any]] = partial(_expect, dict)
-_read_list: Callable[[Any], list[Any]] = partial(_expect, list)
+_read_object: Callable[[Any], dict[str, Any]] = partial(_expect, dict, "a JSON object")
+_read_list: Callable[[Any], list[Any]] = partial(_expect, list, "a list")
 
 
 def _read_yes(document: Any) -> bool:
