@@ -51,12 +51,24 @@ _WORDS_OF_KINDS: Final = {"i": ("integer", "number"), "u": ("integer", "number")
 
 
 class Row(NamedTuple):
-    """What is sent, as a change of a good request, and what is expected: "ok", "answered" by a response,
-    "refused" by an error, "4xx"."""
+    """A line of `checks.json`: what is sent, as a change of a good request, and what is expected.
 
-    section: str
+    A change may have, in the order in which they are made:
+
+    - `get`, a path that is asked instead, of which the answer `has` members; or `to`, another path for the
+      request. `{model}` is that of the model.
+    - `if`, the datatype, or a word for its kind, of the input that is changed; without it, the first one. The
+      names of `_set_input` change that input.
+    - `twice`, that input once more; `ask`, only the last output; `set` and `drop`, members by their paths,
+      such as `inputs/0/name`.
+    - `binary`, the request with binary data, and what is wrong with these (see `_write_binary`).
+    - `body`, `append`, `cut` and `headers`: the text instead, behind it, how many bytes less, and headers.
+    - `strain`: it is sent only with --strain.
+    """
+
+    section: str  # of the specification
     name: str
-    expected: str
+    expected: str  # "ok", "answered" by a response, "refused" by an error, "4xx"
     change: dict[str, Any]
 
 
