@@ -56,7 +56,7 @@ def ask(url: str) -> list[Any]:
     """Ask each model, and give what it answered."""
     orders = pd.DataFrame({"item": ["tea", "milk"], "price": [2.5, 1.0], "number": [2, 3]})
     with Client(url, timeout=10) as client:
-        answers: list[Any] = [client.models(), client.is_model_ready("double")]
+        answers: list[Any] = [[each["name"] for each in client.index()], client.is_model_ready("double")]
         answers.append(client.infer("double", {"x": np.array([[1, 2]], np.float32)})["output_0"].tolist())
         answers.append(client.infer("greet", {"names": ["Ada", "Grace"]}).as_("output_0", list[str]))
         answers.append(PandasCodec.decode_response(client.infer("total", orders)).to_dict("list"))

@@ -133,7 +133,7 @@ BUDGETS: Final = {
     "_http": 634,
     "_grpc": 1105,
     "_hosts": 295,
-    "client": 1885,
+    "client": 1869,
     "mlserver": 739,
     "_command.py": 220,
     "prometheus.py": 153,
@@ -163,7 +163,7 @@ KNOWN_IN: Final = {
         _codecs/column_dtypes.py _codecs/columns.py
         _codecs/content_types.py _codecs/dataframes.py _codecs/dates.py _codecs/entering.py _codecs/plain.py
         _codecs/rows.py _models/estimators.py _models/handler.py _protocol/limits.py
-        _protocol/to_array.py client/__main__.py client/_clients.py client/row_files.py client/score.py server.py
+        _protocol/to_array.py client/__main__.py client/_clients.py client/row_files.py server.py
         specs.py
     """,
 }

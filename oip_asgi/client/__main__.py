@@ -14,7 +14,7 @@ _USAGE: Final = """\
 usage: python -m oip_asgi.client COMMAND ...
 
   score URL MODEL ROWS --out FILE   score a file of rows with a model
-  check URL                         find what a server answers wrongly
+  check URL --model MODEL           find what a server answers wrongly
 
 python -m oip_asgi.client COMMAND --help has the options."""
 

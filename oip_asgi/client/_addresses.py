@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from .._protocol.errors import SOON, ErrorResponse, InferenceError, InvalidResponse, NotReady
 from .._protocol.log import escape, logger
 from ._http import make_link
+from ._questions import is_sendable
 from ._senders import ConnectionFailed
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ def _refuse_as_there(error: ErrorResponse, status: int | None) -> Refusal:
 def _keep_header(error: ErrorResponse, name: str) -> dict[str, str]:
     """A header for the client, if the other server sent it, and it can be sent."""
     value = error.response_headers.get(name.lower(), "")
-    return {name: value} if value and value.isascii() and value.isprintable() else {}
+    return {name: value} if value and is_sendable(value) else {}
 
 
 def is_unsent(error: Exception) -> bool:

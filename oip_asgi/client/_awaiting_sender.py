@@ -94,8 +94,13 @@ class AwaitingSender:
                 self._address.url, cause, is_unsent=is_unsent, is_timeout=isinstance(error, TimeoutError)
             ) from error
         finally:
-            if response is not None:
-                _close(response, request, is_sent=body is None or body.is_whole)
+            is_sent = body is None or body.is_whole
+            if response is not None and not (
+                is_sent and response.content.at_eof() and is_kept(response.status, request)
+            ):
+                response.close()
+                if isinstance(response, _Response) and response.transport is not None:
+                    response.transport.close()
 
     async def close(self) -> None:
         await self._sessions.close()
@@ -133,11 +138,3 @@ class _Body(aiohttp.Payload):
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         return b"".join(self._value).decode(encoding, errors)
-
-
-def _close(response: aiohttp.ClientResponse, request: HTTPRequest, *, is_sent: bool) -> None:
-    """Close a connection that is not kept."""
-    if not (is_sent and response.content.at_eof() and is_kept(response.status, request)):
-        response.close()
-        if isinstance(response, _Response) and response.transport is not None:
-            response.transport.close()

@@ -149,7 +149,8 @@ class BlockingSender:
             if response is not None:
                 response.close()
             if is_read and connection.sock is not None:
-                self._keep(connection)
+                self._idle.append((time.monotonic(), connection))
+                self._close_idle()
             else:
                 connection.close()
 
@@ -186,10 +187,6 @@ class BlockingSender:
                     return connection
                 connection.close()
         return None
-
-    def _keep(self, connection: _Connection) -> None:
-        self._idle.append((time.monotonic(), connection))
-        self._close_idle()
 
     async def close(self) -> None:
         self._kept_seconds = -1.0  # what comes back later is closed at once

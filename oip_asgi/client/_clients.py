@@ -1,17 +1,21 @@
-"""`Client` and `AsyncClient`: each method makes a question, and the link to the server asks it."""
+"""`Client` and `AsyncClient`. What they ask is written once, as coroutines: `AsyncClient` has them, and
+`Client` runs them over a link that blocks, so that they never wait."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack, cast
 
 from .._io import finish
+from .._protocol.errors import ErrorResponse, InferenceError, InvalidResponse, ModelFault
 from .._protocol.schemas import RequestOutput
-from .._protocol.tensors import InferenceResponse
+from .._protocol.specs import TensorSpec
+from .._protocol.tensors import InferenceResponse, Tensor
 from . import _questions as questions
-from ._declarations import Calls
+from ._declarations import read_specs
 from ._http import make_link
-from ._questions import MAX_BODY_BYTES, Options, Question
+from ._questions import MAX_BODY_BYTES, Inference, Options
 from ._senders import iterate_at_once
 
 if TYPE_CHECKING:
@@ -19,18 +23,131 @@ if TYPE_CHECKING:
 
     import httpx2
 
-T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., Any])
+    from ._grpc import GRPCLink
+    from ._http import HTTPLink
+
+Version: TypeAlias = str | int | None
 
 
-def _documented_as(method: Callable[..., Any]) -> Callable[[F], F]:
-    """Give a method of `AsyncClient` the docstring that its twin has."""
+class _Asking:
+    """What both clients ask over a link, with what is known of the models. `Client` has the docstrings."""
 
-    def document(function: F) -> F:
-        function.__doc__ = method.__doc__
-        return function
+    def __init__(self, link: HTTPLink | GRPCLink, max_body_bytes: int | None) -> None:
+        self._link, self._max_body_bytes = link, max_body_bytes
+        self._specs: dict[tuple[str, Version], Mapping[str, TensorSpec]] = {}
 
-    return document
+    async def close(self) -> None:
+        link, self._link = self._link, cast(Any, _Closed())
+        await link.close()
+
+    async def infer(
+        self,
+        model: str,
+        inputs: Any,
+        *,
+        version: Version = None,
+        parameters: Mapping[str, Any] | None = None,
+        outputs: Sequence[str | RequestOutput] | None = None,
+        id: str | None = None,  # noqa: A002
+        timeout: float | None = None,
+        binary: bool = True,
+    ) -> InferenceResponse:
+        options = Options(version=version, parameters=parameters, outputs=outputs, id=id, binary=binary)
+        with self._forgotten_if_refused(model, version):
+            inference = await self._make_inference(model, inputs, timeout, options)
+            return await self._link.infer(inference, timeout)
+
+    async def stream(
+        self, model: str, inputs: Any, *, timeout: float | None = None, **options: Unpack[Options]
+    ) -> AsyncGenerator[InferenceResponse]:
+        with self._forgotten_if_refused(model, options.get("version")):
+            inference = await self._make_inference(model, inputs, timeout, options)
+            async with aclosing(self._link.stream(inference, timeout)) as responses:
+                async for response in responses:
+                    yield response
+
+    async def _make_inference(
+        self, model: str, inputs: Any, timeout: float | None, options: Options
+    ) -> Inference:
+        specs = await self._find_specs(model, inputs, timeout, options.get("version"))
+        return questions.make_inference(specs, self._max_body_bytes, model, inputs, **options)
+
+    async def _find_specs(
+        self, model: str, inputs: Any, timeout: float | None, version: Version
+    ) -> Mapping[str, TensorSpec]:
+        """The inputs of a model, by name; none if the values have no lists or scalars, or the server does not
+        tell them."""
+        if not isinstance(inputs, Mapping) or all(
+            isinstance(value, Tensor) or hasattr(value, "dtype") for value in inputs.values()
+        ):
+            return {}  # arrays, columns and tensors say themselves what they are
+        specs = self._specs.get((model, version))
+        if specs is None:
+            question = questions.ask_of(model, version, questions.MODEL_METADATA)
+            try:
+                metadata = await self._link.ask(question, timeout)
+                specs = {spec.name: spec for spec in read_specs(metadata, "inputs")}
+            except (InvalidResponse, ModelFault) as error:
+                specs = {}
+                if isinstance(error, ErrorResponse) and error.response_status == 503:  # it is not loaded yet
+                    return specs
+            self._specs[model, version] = specs
+        return specs
+
+    @contextmanager
+    def _forgotten_if_refused(self, model: str, version: Version) -> Iterator[None]:
+        """Around a call: if it is refused, here or by the server, the model may be another one by now, and is
+        asked again before the next list; not if this call has asked itself, as it is the values then."""
+        was_known = (model, version) in self._specs
+        try:
+            yield
+        except InferenceError:
+            if was_known:
+                self._specs.pop((model, version), None)
+            raise
+
+    async def metadata(self) -> dict[str, Any]:
+        return await self._link.ask(questions.METADATA, None)
+
+    async def is_live(self) -> bool:
+        return await self._link.ask(questions.LIVE, None)
+
+    async def is_ready(self) -> bool:
+        return await self._link.ask(questions.READY, None)
+
+    async def is_model_ready(self, model: str, version: Version = None) -> bool:
+        return await self._link.ask(questions.ask_of(model, version, questions.MODEL_READY), None)
+
+    async def model_metadata(self, model: str, version: Version = None) -> dict[str, Any]:
+        return await self._link.ask(questions.ask_of(model, version, questions.MODEL_METADATA), None)
+
+    async def index(self, *, ready: bool = False) -> list[dict[str, Any]]:
+        return await self._link.ask(questions.INDEX_OF_READY if ready else questions.INDEX, None)
+
+    async def load(
+        self, model: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None
+    ) -> None:
+        await self._link.ask(questions.ask_change("load", model, parameters), timeout)
+
+    async def unload(
+        self, model: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None
+    ) -> None:
+        await self._link.ask(questions.ask_change("unload", model, parameters), timeout)
+
+    async def statistics(self, model: str | None = None, version: Version = None) -> list[dict[str, Any]]:
+        return await self._link.ask(questions.ask_of(model, version, questions.STATISTICS), None)
+
+    async def config(self, model: str, version: Version = None) -> dict[str, Any]:
+        return await self._link.ask(questions.ask_of(model, version, questions.MODEL_CONFIG), None)
+
+
+class _Closed:
+    """In the place of a link that was closed."""
+
+    async def close(self) -> None: ...
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError("this client is closed: make another one, or call it before close()")
 
 
 class Client:
@@ -77,7 +194,7 @@ class Client:
         link = make_link(
             url, headers, timeout, http=http, ssl=ssl, max_body_bytes=max_body_bytes, blocks=True
         )
-        self._calls = Calls(link, max_body_bytes)
+        self._asking = _Asking(link, max_body_bytes)
 
     def __enter__(self) -> Self:
         return self
@@ -87,18 +204,14 @@ class Client:
 
     def close(self) -> None:
         """Close the connections. Any call after that raises RuntimeError."""
-        link, self._calls.link = self._calls.link, cast(Any, _Closed())
-        finish(link.close())
-
-    def _ask(self, question: Question[T], timeout: float | None = None) -> T:
-        return finish(self._calls.link.ask(question, timeout))
+        finish(self._asking.close())
 
     def infer(
         self,
         model: str,
         inputs: Any,
         *,
-        version: str | int | None = None,
+        version: Version = None,
         parameters: Mapping[str, Any] | None = None,
         outputs: Sequence[str | RequestOutput] | None = None,
         id: str | None = None,  # noqa: A002
@@ -138,7 +251,7 @@ class Client:
         Specification: Inference, Binary Tensor Data Extension.
         """
         options = Options(version=version, parameters=parameters, outputs=outputs, id=id, binary=binary)
-        return finish(self._calls.infer(model, inputs, timeout, **options))
+        return finish(self._asking.infer(model, inputs, timeout=timeout, **options))
 
     def stream(
         self, model: str, inputs: Any, *, timeout: float | None = None, **options: Unpack[Options]
@@ -154,32 +267,27 @@ class Client:
             An iterator over the responses, each as soon as it arrives. Nothing is sent before the first one
             is asked for.
         """
-        return iterate_at_once(self._calls.stream(model, inputs, timeout, options))
+        return iterate_at_once(self._asking.stream(model, inputs, timeout=timeout, **options))
 
     def metadata(self) -> dict[str, Any]:
         """The server's metadata: `name`, `version`, and `extensions`, such as "binary_tensor_data"."""
-        return self._ask(questions.METADATA)
+        return finish(self._asking.metadata())
 
     def is_live(self) -> bool:
         """Whether the server is live. Raises if it cannot be reached."""
-        return self._ask(questions.LIVE)
+        return finish(self._asking.is_live())
 
     def is_ready(self) -> bool:
         """Whether all models of the server are ready."""
-        return self._ask(questions.READY)
+        return finish(self._asking.is_ready())
 
-    def is_model_ready(self, model: str, version: str | int | None = None) -> bool:
+    def is_model_ready(self, model: str, version: Version = None) -> bool:
         """Whether a model is ready. One that the server does not know is not."""
-        return self._ask(questions.ask_of(model, version, questions.MODEL_READY))
+        return finish(self._asking.is_model_ready(model, version))
 
-    def model_metadata(self, model: str, version: str | int | None = None) -> dict[str, Any]:
+    def model_metadata(self, model: str, version: Version = None) -> dict[str, Any]:
         """A model's metadata: `name`, `platform`, `inputs`, `outputs`, and `versions` if it has any."""
-        return self._ask(questions.ask_of(model, version, questions.MODEL_METADATA))
-
-    def models(self) -> list[str]:
-        """The names of the models, by `GET models`, which this package and KServe have. See `index` for
-        others."""
-        return self._ask(questions.MODELS)
+        return finish(self._asking.model_metadata(model, version))
 
     def index(self, *, ready: bool = False) -> list[dict[str, Any]]:
         """The models of the repository, each with `name`, and `version`, `state` and `reason` where it has
@@ -188,7 +296,7 @@ class Client:
         Args:
             ready: Only those that are ready.
         """
-        return self._ask(questions.INDEX_OF_READY if ready else questions.INDEX)
+        return finish(self._asking.index(ready=ready))
 
     def load(
         self, model: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None
@@ -200,25 +308,25 @@ class Client:
             parameters: Such as `config`, a JSON text, or `file:1/model.onnx`, the bytes of a file.
             timeout: As on `Client`, for this request.
         """
-        self._ask(questions.ask_change("load", model, parameters), timeout)
+        finish(self._asking.load(model, parameters, timeout=timeout))
 
     def unload(
         self, model: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None
     ) -> None:
         """Unload a model. The arguments are those of `load`."""
-        self._ask(questions.ask_change("unload", model, parameters), timeout)
+        finish(self._asking.unload(model, parameters, timeout=timeout))
 
-    def statistics(self, model: str | None = None, version: str | int | None = None) -> list[dict[str, Any]]:
+    def statistics(self, model: str | None = None, version: Version = None) -> list[dict[str, Any]]:
         """The numbers of one model, or of all: one object for each version, as the extension of statistics
         has it."""
-        return self._ask(questions.ask_of(model, version, questions.STATISTICS))
+        return finish(self._asking.statistics(model, version))
 
-    def config(self, model: str, version: str | int | None = None) -> dict[str, Any]:
+    def config(self, model: str, version: Version = None) -> dict[str, Any]:
         """A model's configuration, as Triton has it."""
-        return self._ask(questions.ask_of(model, version, questions.MODEL_CONFIG))
+        return finish(self._asking.config(model, version))
 
 
-class AsyncClient:
+class AsyncClient(_Asking):
     """`Client` for asyncio: each method is awaited, and `stream` is for `async for`. It has connections of
     its own for each event loop.
 
@@ -249,7 +357,7 @@ class AsyncClient:
         http: httpx2.AsyncClient | None = None,
     ) -> None:
         link = make_link(url, headers, timeout, http=http, ssl=ssl, max_body_bytes=max_body_bytes)
-        self._calls = Calls(link, max_body_bytes)
+        super().__init__(link, max_body_bytes)
 
     async def __aenter__(self) -> Self:
         return self
@@ -257,88 +365,11 @@ class AsyncClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    @_documented_as(Client.close)
-    async def close(self) -> None:
-        link, self._calls.link = self._calls.link, cast(Any, _Closed())
-        await link.close()
 
-    @_documented_as(Client.infer)
-    async def infer(
-        self,
-        model: str,
-        inputs: Any,
-        *,
-        version: str | int | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        outputs: Sequence[str | RequestOutput] | None = None,
-        id: str | None = None,  # noqa: A002
-        timeout: float | None = None,
-        binary: bool = True,
-    ) -> InferenceResponse:
-        options = Options(version=version, parameters=parameters, outputs=outputs, id=id, binary=binary)
-        return await self._calls.infer(model, inputs, timeout, **options)
-
-    @_documented_as(Client.stream)
-    def stream(
-        self, model: str, inputs: Any, *, timeout: float | None = None, **options: Unpack[Options]
-    ) -> AsyncGenerator[InferenceResponse]:
-        return self._calls.stream(model, inputs, timeout, options)
-
-    @_documented_as(Client.metadata)
-    async def metadata(self) -> dict[str, Any]:
-        return await self._calls.link.ask(questions.METADATA, None)
-
-    @_documented_as(Client.is_live)
-    async def is_live(self) -> bool:
-        return await self._calls.link.ask(questions.LIVE, None)
-
-    @_documented_as(Client.is_ready)
-    async def is_ready(self) -> bool:
-        return await self._calls.link.ask(questions.READY, None)
-
-    @_documented_as(Client.is_model_ready)
-    async def is_model_ready(self, model: str, version: str | int | None = None) -> bool:
-        return await self._calls.link.ask(questions.ask_of(model, version, questions.MODEL_READY), None)
-
-    @_documented_as(Client.model_metadata)
-    async def model_metadata(self, model: str, version: str | int | None = None) -> dict[str, Any]:
-        return await self._calls.link.ask(questions.ask_of(model, version, questions.MODEL_METADATA), None)
-
-    @_documented_as(Client.models)
-    async def models(self) -> list[str]:
-        return await self._calls.link.ask(questions.MODELS, None)
-
-    @_documented_as(Client.index)
-    async def index(self, *, ready: bool = False) -> list[dict[str, Any]]:
-        return await self._calls.link.ask(questions.INDEX_OF_READY if ready else questions.INDEX, None)
-
-    @_documented_as(Client.load)
-    async def load(
-        self, model: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None
-    ) -> None:
-        await self._calls.link.ask(questions.ask_change("load", model, parameters), timeout)
-
-    @_documented_as(Client.unload)
-    async def unload(
-        self, model: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None
-    ) -> None:
-        await self._calls.link.ask(questions.ask_change("unload", model, parameters), timeout)
-
-    @_documented_as(Client.statistics)
-    async def statistics(
-        self, model: str | None = None, version: str | int | None = None
-    ) -> list[dict[str, Any]]:
-        return await self._calls.link.ask(questions.ask_of(model, version, questions.STATISTICS), None)
-
-    @_documented_as(Client.config)
-    async def config(self, model: str, version: str | int | None = None) -> dict[str, Any]:
-        return await self._calls.link.ask(questions.ask_of(model, version, questions.MODEL_CONFIG), None)
+def _copy_docstrings() -> None:
+    for name, method in vars(Client).items():
+        if not name.startswith("_"):
+            vars(_Asking)[name].__doc__ = method.__doc__
 
 
-class _Closed:
-    """In the place of a link that was closed."""
-
-    async def close(self) -> None: ...
-
-    def __getattr__(self, name: str) -> Any:
-        raise RuntimeError("this client is closed: make another one, or call it before close()")
+_copy_docstrings()

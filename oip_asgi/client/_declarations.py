@@ -1,87 +1,15 @@
-"""What a model declares of its tensors, read from its metadata. A client asks for it before it first sends a
-list to the model, which then becomes what is declared, as on the server itself."""
+"""What a model declares of its tensors, read from its metadata. The lists that a client sends become what is
+declared, as on the server itself."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import aclosing, contextmanager
-from typing import TYPE_CHECKING, Any, Unpack
+from collections.abc import Mapping
+from typing import Any
 
 from .._codecs.column_dtypes import CATEGORIES, DTYPE, is_dtype
 from .._codecs.content_types import default_codecs
-from .._protocol.errors import ErrorResponse, InferenceError, InvalidResponse, ModelFault, show
+from .._protocol.errors import ModelFault, show
 from .._protocol.specs import OpenSpec, TensorSpec
-from .._protocol.tensors import InferenceResponse, Tensor
-from . import _questions as questions
-from ._questions import Options
-
-if TYPE_CHECKING:
-    from ._grpc import GRPCLink
-    from ._http import HTTPLink
-
-
-class Calls:
-    """Calls of models, with what is known of these: both clients make them here."""
-
-    def __init__(self, link: HTTPLink | GRPCLink, max_body_bytes: int | None) -> None:
-        self.link, self._limit = link, max_body_bytes
-        self._specs: dict[tuple[str, str | int | None], Mapping[str, TensorSpec]] = {}
-        self._just_read = self._specs.copy()
-
-    async def infer(
-        self, model: str, inputs: Any, timeout: float | None, **options: Unpack[Options]
-    ) -> InferenceResponse:
-        specs = await self._find(model, inputs, timeout, options)
-        with self._kept(model, options):
-            inference = questions.make_inference(specs, self._limit, model, inputs, **options)
-            return await self.link.infer(inference, timeout)
-
-    async def stream(
-        self, model: str, inputs: Any, timeout: float | None, options: Options
-    ) -> AsyncGenerator[InferenceResponse]:
-        specs = await self._find(model, inputs, timeout, options)
-        with self._kept(model, options):
-            inference = questions.make_inference(specs, self._limit, model, inputs, **options)
-            async with aclosing(self.link.stream(inference, timeout)) as responses:
-                async for response in responses:
-                    yield response
-
-    async def _find(
-        self, model: str, inputs: Any, timeout: float | None, options: Options
-    ) -> Mapping[str, TensorSpec]:
-        """The inputs of a model, by name; none if the values have no lists or scalars, or the server does not
-        tell them."""
-        if not isinstance(inputs, Mapping) or all(
-            isinstance(value, Tensor) or hasattr(value, "dtype") for value in inputs.values()
-        ):
-            return {}  # arrays, columns and tensors say themselves what they are
-        version = options.get("version")
-        specs = self._specs.get((model, version))
-        if specs is None:
-            try:
-                metadata = await self.link.ask(
-                    questions.ask_of(model, version, questions.MODEL_METADATA), timeout
-                )
-                specs = {spec.name: spec for spec in read_specs(metadata, "inputs")}
-            except (InvalidResponse, ModelFault) as error:
-                specs = {}
-                if isinstance(error, ErrorResponse) and error.response_status == 503:  # it is not loaded yet
-                    return specs
-            self._specs[model, version] = self._just_read[model, version] = specs
-        return specs
-
-    @contextmanager
-    def _kept(self, model: str, options: Options) -> Iterator[None]:
-        """Around a call: if it is refused, here or by the server, the model may be another one by now, and is
-        asked again before the next list; not if this call has just asked, as it is the values then."""
-        key = model, options.get("version")
-        has_just_read = self._just_read.pop(key, None) is not None
-        try:
-            yield
-        except InferenceError:
-            if not has_just_read:
-                self._specs.pop(key, None)
-            raise
 
 
 def get_list(document: Mapping[str, Any], name: str) -> list[Any]:

@@ -93,12 +93,10 @@ class HTTPLink:
         sent = HTTPRequest(request.method, request.path, headers, request.body)
         return aclosing(self.sender.send(sent, seconds))
 
-    async def exchange(
-        self, request: HTTPRequest, timeout: float | None, limit: int | None, *, writable: bool
-    ) -> HTTPAnswer:
+    async def exchange(self, request: HTTPRequest, timeout: float | None, limit: int | None) -> HTTPAnswer:
         async with self.send(request, timeout) as pieces:
             status, headers = cast(Head, await anext(pieces))
-            collector = questions.Collector(headers, limit, writable=writable)
+            collector = questions.Collector(headers, limit)
             async for piece in pieces:
                 collector.add(piece)
         return HTTPAnswer(status, headers, collector.finish())
@@ -111,7 +109,7 @@ class HTTPLink:
 
     async def ask(self, question: Question[T], timeout: float | None) -> T:
         request = questions.write_question(question)
-        answer = await self.exchange(request, timeout, self.max_body_bytes, writable=False)
+        answer = await self.exchange(request, timeout, self.max_body_bytes)
         if question.is_probe and answer.status in questions.NOT_READY:
             return question.read({"ready": False})
         document = await self._read(
@@ -122,7 +120,7 @@ class HTTPLink:
     async def infer(self, inference: Inference, timeout: float | None) -> InferenceResponse:
         is_quick = self.blocks or questions.is_written_quickly(inference)
         request = await self.compute(is_quick, questions.write_inference, inference)
-        answer = await self.exchange(request, timeout, inference.max_body_bytes, writable=inference.writable)
+        answer = await self.exchange(request, timeout, inference.max_body_bytes)
         return await self._read(request, answer, questions.read_inference, inference, answer)
 
     async def _read(
@@ -153,11 +151,7 @@ class HTTPLink:
             has_events = status == 200 and headers.get("content-type", "").lower().startswith(
                 "text/event-stream"
             )
-            events = (
-                questions.Events(limit)
-                if has_events
-                else questions.Collector(headers, limit, writable=inference.writable)
-            )
+            events = questions.Events(limit) if has_events else questions.Collector(headers, limit)
             async for piece in pieces:
                 for event in events.add(piece) or ():
                     yield await self.compute(len(event) <= LOOP_BYTES, read_response, {}, event, None)

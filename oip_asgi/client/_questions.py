@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from io import BytesIO
 from typing import Any, Final, Generic, Literal, TypeAlias, TypedDict, TypeVar
 
 import msgspec
@@ -129,33 +128,20 @@ class Inference(msgspec.Struct, frozen=True, eq=False):
     writable: bool = True
 
 
-_KINDS: Final[Mapping[type, str]] = {dict: "a JSON object", list: "a list"}
-
-
-def _expect(kind: type[T], document: Any) -> T:
+def _expect(kind: type[T], name: str, document: Any) -> T:
     if not isinstance(document, kind):
-        raise InvalidResponse(f"the response is or has {show(document)}: expected {_KINDS[kind]}")
+        raise InvalidResponse(f"the response is or has {show(document)}: expected {name}")
     return document
 
 
-_read_object: Callable[[Any], dict[str, Any]] = partial(_expect, dict)
-_read_list: Callable[[Any], list[Any]] = partial(_expect, list)
+_read_object: Callable[[Any], dict[str, Any]] = partial(_expect, dict, "a JSON object")
+_read_list: Callable[[Any], list[Any]] = partial(_expect, list, "a list")
 
 
 def _read_yes(document: Any) -> bool:
     return not isinstance(document, dict) or all(
         document.get(name, True) is not False for name in ("ready", "live")
     )
-
-
-def _read_names(document: Any) -> list[str]:
-    names = [
-        each.get("name") if isinstance(each, dict) else each
-        for each in _read_list(_read_object(document).get("models"))
-    ]
-    if not all(isinstance(name, str) for name in names):
-        raise InvalidResponse(f"the response has the models {show(names)}: expected the name of each")
-    return list(dict.fromkeys(map(str, names)))
 
 
 def _read_entries(document: Any) -> list[dict[str, Any]]:
@@ -167,7 +153,6 @@ def _read_entries(document: Any) -> list[dict[str, Any]]:
 METADATA: Final = Question("GET", "", "ServerMetadata", _read_object)
 LIVE: Final = Question("GET", "/health/live", "ServerLive", _read_yes, is_probe=True)
 READY: Final = Question("GET", "/health/ready", "ServerReady", _read_yes, is_probe=True)
-MODELS: Final = Question("GET", "/models", "RepositoryIndex", _read_names)
 INDEX: Final = Question("POST", "/repository/index", "RepositoryIndex", _read_entries)
 INDEX_OF_READY: Final = Question(
     "POST", "/repository/index", "RepositoryIndex", _read_entries, {"ready": True}, {"ready": True}
@@ -303,8 +288,11 @@ def _ask_for_binary(request: InferenceRequest) -> InferenceRequest:
 
 
 def read_inference(inference: Inference, answer: HTTPAnswer) -> InferenceResponse:
+    body = answer.body
+    if isinstance(body, memoryview) and not inference.writable:
+        body = body.toreadonly()
     try:
-        response = read_response(answer.headers, answer.body, answer.status)
+        response = read_response(answer.headers, body, answer.status)
     except ErrorResponse as error:
         suggest_stream(error)
         if (
@@ -368,31 +356,24 @@ class Collector:
     Raises InvalidResponse if it has, or says that it has, more bytes than `limit`.
     """
 
-    def __init__(self, headers: Mapping[str, str], limit: int | None, *, writable: bool) -> None:
+    def __init__(self, headers: Mapping[str, str], limit: int | None) -> None:
         length, head = headers.get("content-length", ""), headers.get(LENGTH_NAME, "")
         check_size(int(length) if LENGTH.fullmatch(length) else 0, limit, "response")
         self._limit = limit
         self._size = 0
         self._padding = -int(head) % _ALIGNED if LENGTH.fullmatch(head) else 0
-        # who may write gets a view of a bytearray; of a BytesIO, its `bytes`: a view of one makes it complain
-        # when it is collected
-        self._body = bytearray() if writable else BytesIO()
-        self._append: Callable[[bytes], object] = (
-            self._body.extend if isinstance(self._body, bytearray) else self._body.write
-        )
-        if self._padding:
-            self._append(bytes(self._padding))
+        self._body = bytearray(self._padding)
 
     def add(self, piece: bytes) -> None:
         self._size += len(piece)
         check_size(self._size, self._limit, "response")
-        self._append(piece)
+        self._body += piece
 
     def finish(self) -> Buffer:
         """The body: a short one as `bytes`; a long one so that arrays are views of it, which can be written
-        to, or never change."""
-        body = self._body if isinstance(self._body, bytearray) else self._body.getvalue()
-        return bytes(body[self._padding :]) if self._size <= FEW else memoryview(body)[self._padding :]
+        to."""
+        view = memoryview(self._body)[self._padding :]
+        return bytes(view) if self._size <= FEW else view
 
 
 class Events:

@@ -270,15 +270,12 @@ class _Remote:
 
     async def _find_reason(self) -> str | None:
         """Why the model is not ready, for the log; None if it is."""
-        what = "says so"
+        question = questions.ask_of(self._model, self._version, questions.MODEL_READY)
         try:
-            if await self._ask_question(
-                questions.ask_of(self._model, self._version, questions.MODEL_READY), is_loaded=True
-            ):
-                return None
+            what = None if await self._ask_question(question, is_loaded=True) else "says so"
         except ERRORS as error:
             what = _tell(error)
-        return f"its server {self._urls} {what}"
+        return None if what is None else f"its server {self._urls} {what}"
 
     # Inference
 
@@ -360,11 +357,10 @@ class _Remote:
             )
         for name, tensor in by_name.items():
             array, spec = tensor.array, declared.get(name)
-            if declared and (
-                spec is None
-                or (array.dtype != spec.dtype and not holds_missing(tensor, spec.dtype))
-                or not spec.fits(array.shape)
-            ):
+            fits = spec is not None and (
+                spec.fits(array.shape) and (array.dtype == spec.dtype or holds_missing(tensor, spec.dtype))
+            )
+            if declared and not fits:
                 raise InvalidResponse(
                     f"the output {show(name)} is {tensor.datatype} of shape {list(array.shape)}: expected "
                     + (f"{spec.datatype} of shape {list(spec.shape)}" if spec else list_names(list(declared)))
@@ -376,11 +372,7 @@ class _Remote:
         asked = {output.name for output in request.outputs} & declared.keys()
         if missing := (asked or declared.keys()) - by_name.keys():
             raise InvalidResponse(f"the response has no output {list_names(sorted(missing))}")
-        outputs = (
-            [by_name[name] for name in declared if name in by_name]
-            if len(by_name) > 1 and declared
-            else response.outputs
-        )
+        outputs = [by_name[name] for name in declared or by_name if name in by_name]
         return CheckedResponse(
             outputs, response.parameters, None, response.model_name, response.model_version, self._specs
         )

@@ -2,8 +2,6 @@
 
 python -m oip_asgi.client check http://127.0.0.1:8000/v2 --model double
 
-Without --model, it takes the only one that the server has.
-
 It ends with 0 if nothing is wrong, with 1 if something is, and with 2 if the model cannot be asked. The
 answer to a bad request is wrong if it is not 4xx with `{"error": text}`. The model runs with ones, `true` or
 "a" as its inputs, unless --request names a good request.
@@ -27,7 +25,6 @@ from urllib.parse import quote, urlsplit
 import numpy as np
 
 from .. import (
-    ErrorResponse,
     InferenceRequest,
     InferenceResponse,
     InvalidResponse,
@@ -39,7 +36,7 @@ from . import Client
 
 ENDED: Final = "cannot be checked"
 ARGUMENTS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "--model": {"help": "the model that is called, many times; without it, the only one"},
+    "--model": {"required": True, "help": "the model that is called, many times"},
     "--request": {"type": Path, "help": "a file with a good request, as JSON with flat data"},
     "--strain": {"action": "store_true", "help": "also what has ended the processes of other servers"},
 }
@@ -54,12 +51,24 @@ _WORDS_OF_KINDS: Final = {"i": ("integer", "number"), "u": ("integer", "number")
 
 
 class Row(NamedTuple):
-    """What is sent, as a change of a good request, and what is expected: "ok", "answered" by a response,
-    "refused" by an error, "4xx"."""
+    """A line of `checks.json`: what is sent, as a change of a good request, and what is expected.
 
-    section: str
+    A change may have, in the order in which they are made:
+
+    - `get`, a path that is asked instead, of which the answer `has` members; or `to`, another path for the
+      request. `{model}` is that of the model.
+    - `if`, the datatype, or a word for its kind, of the input that is changed; without it, the first one. The
+      names of `_set_input` change that input.
+    - `twice`, that input once more; `ask`, only the last output; `set` and `drop`, members by their paths,
+      such as `inputs/0/name`.
+    - `binary`, the request with binary data, and what is wrong with these (see `_write_binary`).
+    - `body`, `append`, `cut` and `headers`: the text instead, behind it, how many bytes less, and headers.
+    - `strain`: it is sent only with --strain.
+    """
+
+    section: str  # of the specification
     name: str
-    expected: str
+    expected: str  # "ok", "answered" by a response, "refused" by an error, "4xx"
     change: dict[str, Any]
 
 
@@ -280,24 +289,6 @@ def make_good(metadata: dict[str, Any]) -> dict[str, Any]:
     return {"inputs": inputs}
 
 
-def find_only(client: Client) -> str:
-    """The name of the only model. Servers of other kinds have the repository's index, or `GET models`, or
-    none of both."""
-    names: list[str] = []
-    for find in (client.models, lambda: [str(each["name"]) for each in client.index()]):
-        try:
-            names = list(dict.fromkeys(find()))
-            break
-        except InvalidResponse as error:
-            # --model would not help
-            if isinstance(error, ErrorResponse) and error.response_status in (401, 403):
-                raise
-    if len(names) != 1:
-        first = ", ".join(map(repr, names[:10])) or "no list of its models"
-        raise ValueError(f"the server has {first}{', ...' * (len(names) > 10)}: name one with --model")
-    return names[0]
-
-
 def exchange(
     url: str, headers: Mapping[str, str], method: str, path: str, own: Mapping[str, str], body: bytes
 ) -> Answer:
@@ -317,12 +308,11 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(f"{options.url}: expected an address of http or https")
     request = None if options.request is None else json.loads(options.request.read_bytes())
     with Client(options.url, headers=headers, timeout=_SECONDS) as client:
-        model = options.model or find_only(client)
-        metadata, server = client.model_metadata(model, options.version), dict[str, Any]()
+        metadata, server = client.model_metadata(options.model, options.version), dict[str, Any]()
         with suppress(InvalidResponse):  # a row tells of it
             server = client.metadata()
     version = "" if options.version is None else f"/versions/{quote(options.version, safe='')}"
-    good = Good(f"/models/{quote(model, safe='')}{version}", request or make_good(metadata), metadata)
+    good = Good(f"/models/{quote(options.model, safe='')}{version}", request or make_good(metadata), metadata)
     rows = [Row(*each) for each in json.loads(files(__package__).joinpath("checks.json").read_text())]
     write = partial(print, flush=True)
     wrong, tried, section = 0, 0, ""
@@ -355,7 +345,6 @@ def run(options: argparse.Namespace) -> int:
             write(f"  {row.name}: {text}")
     for text, names in not_tried.items():
         write(f"not tried, as {text}: {', '.join(names)}")
-    write(
-        f"{server.get('name')} {server.get('version')}, model {model}: {wrong} of {tried} answers are wrong"
-    )
+    name, number = server.get("name"), server.get("version")
+    write(f"{name} {number}, model {options.model}: {wrong} of {tried} answers are wrong")
     return int(wrong > 0)

@@ -1,20 +1,21 @@
 """Files of rows, for the command `score`: how they are read, what their columns become for a model, and what
 is written of its outputs. Knows no requests, and imports what users can import.
 
-Files are read and written by pandas, in frames whose values are objects: the texts of CSV, and None for what
-is missing. What the values of a column become, the model's declaration decides, as for any list that a
-`Client` sends.
+What the values of a column become, the model's declaration decides, as for any list that a `Client` sends.
 """
 
 from __future__ import annotations
 
+import csv
 import json
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from types import NoneType
+from typing import Any, Final, NamedTuple, TextIO
 
 import numpy as np
 import pandas as pd
@@ -34,67 +35,78 @@ def need(fits: object, otherwise: str, error: type[Exception] = ValueError) -> N
 # Files
 
 
-def read_rows(file: Path, size: int, names: list[str] | None = None) -> Iterator[pd.DataFrame]:
-    """The file in frames of at most so many rows, whose index has their numbers, from 1 on.
+class Row(NamedTuple):
+    """One row of a file."""
+
+    number: int  # from 1 on
+    values: dict[str, Any]  # by the names of columns; those of CSV are texts. None is missing
+
+
+def read_rows(file: Path, names: Collection[str] = ()) -> Iterator[Row]:
+    """Read a file, row by row: the values of these columns, or those that a row has. A first row with the
+    number 0 has the columns that the file names before its rows.
 
     Raises:
         ValueError: It cannot be read.
         OSError: It cannot be read.
     """
-    first = 1
+    number = 0
     try:
-        for part in READERS[file.suffix.lower()](file, size):
-            rows = pd.DataFrame(part, columns=names, dtype=object)
-            yield rows.where(rows.notna(), None).set_axis(range(first, first + len(rows)))
-            first += len(rows)
-    except ValueError as error:
+        for number, row in enumerate(READERS[file.suffix.lower()](file)):
+            values = {name: row.get(name) for name in names} or row
+            # NaN alone is not equal to itself
+            yield Row(number, {name: None if value != value else value for name, value in values.items()})
+    except (ValueError, csv.Error) as error:
         why = (
             f"{error.msg}, at character {error.pos + 1} of the line {error.doc.strip()[:100]!r}"
             if isinstance(error, json.JSONDecodeError)
             else error
         )
-        raise ValueError(f"{file}, in rows {first} to {first + size - 1}: {why}") from None
+        raise ValueError(f"{file}{f', after row {number}' if number else ''}: {why}") from None
 
 
-def _read_csv(file: Path, size: int) -> Iterator[Any]:
-    # the engine in C drops what the first row of a chunk has too much; and of blank lines, which are all
-    # None, `""` is to be known
-    with pd.read_csv(
-        file, chunksize=size, dtype=object, na_filter=False, engine="python", skip_blank_lines=False
-    ) as parts:
-        for rows in parts:
-            need(  # else pandas has taken the first values of each row for its name
-                isinstance(rows.index, pd.RangeIndex),
-                "the first rows have more values than the file has columns",
-            )
-            yield rows.dropna(how="all")
-
-
-def _read_json_lines(file: Path, size: int) -> Iterator[Any]:
-    """Each line by itself: `read_json` rounds whole numbers beside a gap, and takes 1e400 for infinity."""
-    with file.open("rb") as opened:
-        lines = (json.loads(line, parse_float=_read_float) for line in opened if line.strip())
-        while part := list(islice(lines, size)):
+def _read_csv(file: Path) -> Iterator[dict[str, Any]]:
+    # pandas has names for columns that have none, or that of another one
+    names = list(map(str, pd.read_csv(file, nrows=0, skip_blank_lines=False, engine="python")))
+    yield dict.fromkeys(names)
+    with file.open(encoding="utf-8-sig", newline="") as opened:
+        lines = filter(None, csv.reader(opened, strict=True))  # a blank line is no row
+        for cells in islice(lines, 1, None):
             need(
-                all(isinstance(row, dict) and "" not in row for row in part),
-                "expected an object in each line, whose keys are the names of columns",
+                len(cells) <= len(names),
+                f"a row has {len(cells)} values, and the file has {len(names)} columns",
             )
-            yield part
+            yield dict(zip(names, cells, strict=False))
 
 
-def _read_parquet(file: Path, size: int) -> Iterator[Any]:
+def _read_json_lines(file: Path) -> Iterator[dict[str, Any]]:
+    yield {}
+    with file.open("rb") as opened:
+        for line in opened:
+            if line.strip():
+                row = json.loads(line, parse_float=_read_float)
+                need(
+                    isinstance(row, dict) and "" not in row,
+                    "expected an object in each line, whose keys are the names of columns",
+                )
+                yield row
+
+
+def _read_parquet(file: Path) -> Iterator[dict[str, Any]]:
     import pyarrow.parquet
 
-    for batch in pyarrow.parquet.ParquetFile(file).iter_batches(size):
-        need(len({*batch.schema.names}) == batch.num_columns, "two of its columns have the same name")
-        # not by pandas, which would make floats of whole numbers beside a gap
-        yield [
-            {name: cell.isoformat() if hasattr(cell, "isoformat") else cell for name, cell in row.items()}
-            for row in batch.to_pylist()
-        ]
+    opened = pyarrow.parquet.ParquetFile(file)
+    names = opened.schema_arrow.names
+    need(len({*names}) == len(names), "two of its columns have the same name")
+    yield dict.fromkeys(names)
+    for batch in opened.iter_batches(2**10):
+        for row in batch.to_pylist():
+            yield {
+                name: cell.isoformat() if hasattr(cell, "isoformat") else cell for name, cell in row.items()
+            }
 
 
-READERS: Final[Mapping[str, Callable[[Path, int], Iterator[Any]]]] = {
+READERS: Final[Mapping[str, Callable[[Path], Iterator[dict[str, Any]]]]] = {
     ".csv": _read_csv,
     ".jsonl": _read_json_lines,
     ".ndjson": _read_json_lines,
@@ -104,32 +116,33 @@ READERS: Final[Mapping[str, Callable[[Path, int], Iterator[Any]]]] = {
 """What reads a file of each suffix."""
 
 
-def write_rows(file: Path, rows: Iterator[dict[str, Any]]) -> None:
+def write_rows(file: Path, make_rows: Callable[[], Iterator[dict[str, Any]]]) -> None:
+    """Write rows, which `make_rows` gives anew each time."""
     suffix = file.suffix.lower()
     if suffix == ".parquet":
         try:
-            pd.DataFrame(rows, dtype=object).to_parquet(file, index=False)
+            pd.DataFrame(make_rows(), dtype=object).to_parquet(file, index=False)
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"{file} would have a column of several types ({error}): declare the outputs of the model"
             ) from None
-    else:
-        with file.open("wb") as opened:
-            while part := list(islice(rows, 2**12)):
-                text = (
-                    _to_csv(part, has_names=opened.tell() > 0)
-                    if suffix == ".csv"
-                    else "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in part)
-                )
-                opened.write(text.encode(errors="backslashreplace"))
+        return
+    # what is no text is written as JSON escapes it
+    with file.open("w", encoding="utf-8", errors="backslashreplace", newline="") as opened:
+        if suffix == ".csv":
+            _write_csv(opened, make_rows)
+        else:
+            opened.writelines(f"{json.dumps(row, ensure_ascii=False)}\n" for row in make_rows())
 
 
-def _to_csv(rows: list[dict[str, Any]], *, has_names: bool) -> str:
-    write = partial(
-        pd.DataFrame(rows, dtype=object).to_csv, index=False, header=not has_names, lineterminator="\n"
-    )
-    text = str(write())
-    return str(write(quoting=1)) if "\r" in text else text  # as Python itself does since 3.13
+def _write_csv(opened: TextIO, make_rows: Callable[[], Iterator[dict[str, Any]]]) -> None:
+    names = list(dict.fromkeys(chain.from_iterable(make_rows())))
+    plain = csv.writer(opened, lineterminator="\n")
+    quoted = csv.writer(opened, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    lines: Iterator[list[Any]] = ([row.get(name) for name in names] for row in make_rows())
+    for cells in chain([names] if names else [], lines):
+        # before 3.13, Python does not quote a carriage return by itself
+        (quoted if "\r" in "".join(map(str, cells)) else plain).writerow(cells)
 
 
 # Texts of CSV
@@ -156,30 +169,31 @@ def _read_float(text: str) -> float:
 
 # Inputs
 
-_NONE: Final = type(None)
-
 
 class Column(NamedTuple):
     """What becomes of one column of a file, or of several that are the elements of an array."""
 
-    names: str | list[str]
-    read: Callable[[Any], Any]  # what each value becomes
+    read: Callable[[Mapping[str, Any]], Any]  # what the values of a row become
     gather: Callable[[list[Any]], Any]  # what a `Client` gets for a list of these
 
 
 def find_types(
-    file: Path, size: int, specs: Sequence[TensorSpec], *, are_texts: bool
+    file: Path, specs: Sequence[TensorSpec], *, are_texts: bool
 ) -> tuple[dict[str, set[type]], int]:
     """The types of all values of each column whose values decide what it becomes; and how many rows there
     are."""
-    types, total, read = dict[str, set[type]](), 0, read_text if are_texts else lambda value: value
     asked = {spec.name for spec in specs if spec.other_datatypes == "all" or spec.content_type == "pd_json"}
-    for rows in read_rows(file, size):
-        for name in dict.fromkeys([*types, *rows]):  # a row of JSON need not have each column
-            values = () if specs and name not in asked else rows.get(name, [None])
-            types.setdefault(name, {_NONE} if total else set()).update(map(type, map(read, values)))
-        total += len(rows)
-    return types, total
+    rows, types, total = read_rows(file), defaultdict[str, set[type]](set), 0
+    counts = Counter(dict.fromkeys(next(rows).values, 0))
+    for total, values in rows:  # noqa: B007  (the last number is the total)
+        counts.update(values.keys())
+        for name, value in values.items():
+            if name in asked or not specs:
+                types[name].add(type(read_text(value) if are_texts else value))
+    # a row of JSON need not have each column
+    return {
+        name: types[name] | ({NoneType} if times < total else set()) for name, times in counts.items()
+    }, total
 
 
 def plan_columns(
@@ -224,11 +238,8 @@ def plan_columns(
         f"the input {expected[0]!r} has {width} columns, and the file {len(names)}: name them, in the order "
         "of the training, by --columns",
     )
-    return {
-        expected[0]: Column(
-            names, partial(_read, is_text=not are_texts, empty="", are_floats=are_floats), list
-        )
-    }
+    read = partial(_read, is_text=not are_texts, empty="", are_floats=are_floats)
+    return {expected[0]: Column(lambda values: [read(values[name]) for name in names], list)}
 
 
 def list_names(names: Collection[str]) -> str:
@@ -244,7 +255,7 @@ def _plan_column(spec: TensorSpec, types: set[type], *, is_declared: bool, are_t
             texts.
     """
     is_any, is_text = not is_declared or spec.other_datatypes == "all", spec.datatype == "BYTES"
-    are_numbers = types <= {int, float, _NONE}
+    are_numbers = types <= {int, float, NoneType}
     is_mixed = len({float if each is int else each for each in types} & {str, bool, float}) > 1
     need(
         not is_any or not is_mixed or are_texts,
@@ -261,16 +272,18 @@ def _plan_column(spec: TensorSpec, types: set[type], *, is_declared: bool, are_t
         or (is_any and not stay_texts and are_numbers and types != {int}),
     )
     # a `Client` cannot know that a list which nobody declared may have gaps
-    may_have_gaps = not is_declared and _NONE in types and not are_numbers
+    may_have_gaps = not is_declared and NoneType in types and not are_numbers
     gather = partial(pd.Series, dtype=object) if may_have_gaps else list
-    return Column(spec.name, read, _keep_base64 if spec.content_type == "base64" else gather)
+    return Column(
+        lambda values: read(values[spec.name]), _keep_base64 if spec.content_type == "base64" else gather
+    )
 
 
 def _read(value: Any, *, is_text: bool, empty: str | None, are_floats: bool) -> Any:
     """A value of a cell. A model of numbers has no missing boolean; and a whole number that a float would
     round stays one."""
     value = (empty if value == "" else value) if is_text else read_text(value)
-    if not are_floats or not isinstance(value, (int, float, _NONE)) or abs(value or 0) >= 2**53:
+    if not are_floats or not isinstance(value, (int, float, NoneType)) or abs(value or 0) >= 2**53:
         return value
     return np.nan if value is None else float(value)
 
@@ -280,27 +293,29 @@ def _keep_base64(values: list[Any]) -> Any:
     return np.array(values, dtype=object) if {*map(type, values)} == {str} else values
 
 
-def make_inputs(columns: Mapping[str, Column], rows: pd.DataFrame, *, are_texts: bool) -> dict[str, Any]:
+def make_inputs(columns: Mapping[str, Column], rows: Sequence[Row], *, are_texts: bool) -> dict[str, Any]:
     """What a `Client` sends of some rows. Raises InferenceError if a row has too few values."""
-    if are_texts and rows.isna().any(axis=None):
-        raise InferenceError(
-            f"it has {rows.iloc[0].notna().sum()} values, and the file has {len(rows.columns)} columns"
+    for _, values in rows if are_texts else ():
+        missing = list(values.values()).count(None)
+        need(
+            not missing,
+            f"it has {len(values) - missing} values, and the file has {len(values)} columns",
+            InferenceError,
         )
-    with np.errstate(invalid="ignore"):  # numpy would warn of how Python makes float("nan")
-        return {
-            name: column.gather(np.frompyfunc(column.read, 1, 1)(rows[column.names].to_numpy()).tolist())
-            for name, column in columns.items()
-        }
+    return {
+        name: column.gather([column.read(row.values) for row in rows]) for name, column in columns.items()
+    }
 
 
 # Outputs
 
-_NAMES: Final = {"nan": None, "inf": "Infinity", "-inf": "-Infinity"}
-"""What JSON of the protocol has for these."""
+_WORDS_OF_CSV: Final = {"nan": None}
+_WORDS_OF_JSON: Final = {"nan": None, "inf": "Infinity", "-inf": "-Infinity"}
+"""What is written of floats that are no numbers: in JSON, what the protocol has."""
 
 
 def read_outputs(
-    response: InferenceResponse, rows: pd.DataFrame, labels: Mapping[str, Sequence[str]], suffix: str
+    response: InferenceResponse, rows: Sequence[Row], labels: Mapping[str, Sequence[str]], suffix: str
 ) -> list[dict[str, Any]]:
     """What is written of some rows. In CSV, each element of a row has a column, named by its label or its
     place.
@@ -308,7 +323,7 @@ def read_outputs(
     Raises:
         CannotGoOn: There is not one row for each.
     """
-    columns: dict[str, Any] = {"row": rows.index.tolist()}
+    columns: dict[str, Any] = {"row": [row.number for row in rows]}
     for tensor in response.outputs:
         name, array = tensor.name, tensor.array[:, 0] if tensor.array.shape[1:] == (1,) else tensor.array
         need(
@@ -322,8 +337,9 @@ def read_outputs(
             array = np.frompyfunc(
                 json.loads if is_json else lambda text: text.decode(errors="backslashreplace"), 1, 1
             )(array)
-        elif array.dtype.kind in "fV" and suffix not in (".csv", ".parquet"):  # V is that of BF16
-            array = np.frompyfunc(_NAMES.get, 2, 1)(array.astype(float).astype(str), array.astype(object))
+        elif array.dtype.kind in "fV" and suffix != ".parquet":  # V is that of BF16
+            words = _WORDS_OF_CSV if suffix == ".csv" else _WORDS_OF_JSON
+            array = np.frompyfunc(words.get, 2, 1)(array.astype(float).astype(str), array.astype(object))
         if suffix == ".csv" and array.ndim > 1:
             elements, own = array.reshape(len(rows), -1).T, labels.get(name, ())
             names = own if len({*own}) == len(own) == len(elements) else range(len(elements))

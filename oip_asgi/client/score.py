@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import re
 import sys
 import threading
@@ -23,13 +24,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeAlias
 
-import pandas as pd
-
 from .. import ErrorResponse, InferenceError
 from . import Client, ConnectionFailed, read_specs
 from .row_files import (
     READERS,
     CannotGoOn,
+    Row,
     find_types,
     list_names,
     make_inputs,
@@ -54,40 +54,37 @@ _PLACE: Final = re.compile(
 """Where the text of an error begins with the row. A refused row was sent alone, so it is the first one
 there."""
 
-
-_ADVICE: Final = re.compile(r"; for (?:a missing value|a missing number|dates)\b[^']*\Z")
-"""What a program in Python may write instead."""
-
-Ask: TypeAlias = Callable[[pd.DataFrame], list[dict[str, Any]]]
+Ask: TypeAlias = Callable[[Sequence[Row]], list[dict[str, Any]]]
 """Scores some rows: what is written of each."""
 
 Entry: TypeAlias = dict[str, dict[str, Any]]
 """What became of a row: what is written of it, as "scored" or as "refused"."""
 
 
-def score_frames(
-    ask: Ask, frames: Iterator[pd.DataFrame], threads: ThreadPoolExecutor, most: int, *, may_be_none: bool
+def score_rows(
+    ask: Ask, rows: Iterator[Row], size: int, threads: ThreadPoolExecutor, most: int, *, may_be_none: bool
 ) -> Iterator[list[Entry]]:
-    """Ask over some connections, and tell what became of the rows of each frame, in their order.
+    """Ask over some connections, and tell what became of so many rows at a time, in their order.
 
     Args:
         ask: Asks for some rows. Raises `InferenceError` if they are refused, and `CannotGoOn`.
-        most: How many frames may wait.
+        most: How many requests may wait.
         may_be_none: Whether no row was scored yet.
 
     Raises:
-        CannotGoOn: No row can be scored any more, or none was scored yet and each row of the first frame is
+        CannotGoOn: No row can be scored any more, or none was scored yet and each of the first rows is
             refused, as all others will be. What was told stays valid.
     """
-    for first in islice(frames, int(may_be_none)):  # alone: it may tell of all
-        yield (entries := _score_rows(ask, first, is_first=True))
+    chunks = iter(lambda: list(islice(rows, size)), [])
+    for first in islice(chunks, int(may_be_none)):  # alone: it may tell of all
+        yield (entries := _score_chunk(ask, first, is_first=True))
         is_any_scored = any("scored" in entry for entry in entries)
         need(is_any_scored, f"all of the first {len(first)} rows are refused", CannotGoOn)
-    while some := list(islice(frames, most)):
-        yield from threads.map(partial(_score_rows, ask), some)
+    while some := list(islice(chunks, most)):
+        yield from threads.map(partial(_score_chunk, ask), some)
 
 
-def _score_rows(ask: Ask, rows: pd.DataFrame, *, is_first: bool = False) -> list[Entry]:
+def _score_chunk(ask: Ask, rows: Sequence[Row], *, is_first: bool = False) -> list[Entry]:
     """Score rows; if they are refused, each fourth part of them, until it is known which row is. Halves would
     need as many requests for one such row, and half as many again for many.
 
@@ -101,26 +98,26 @@ def _score_rows(ask: Ask, rows: pd.DataFrame, *, is_first: bool = False) -> list
         if status in _OF_ALL_ROWS or "answers with a stream" in str(error):
             raise CannotGoOn(str(error)) from error
         if len(rows) == 1:
-            return [_refuse(rows, error)]
+            return [_refuse(rows[0], error)]
         if is_first and len(rows) > 8 and status == 500:
-            some = rows.sample(8, random_state=0)  # not each n-th, of which all may have what others do not
+            some = random.Random(0).sample(rows, 8)  # of each n-th, all may have what others do not
             need(
-                any("scored" in _score_rows(ask, row)[0] for _, row in some.groupby(level=0)),
-                f"the model fails with rows {rows.index[0]} to {rows.index[-1]}, and with 8 of them alone: "
+                any("scored" in _score_chunk(ask, [row])[0] for row in some),
+                f"the model fails with rows {rows[0].number} to {rows[-1].number}, and with 8 of them alone: "
                 f"{error}",
                 CannotGoOn,
             )
         size = -(-len(rows) // 4)
-        parts = (rows.iloc[first : first + size] for first in range(0, len(rows), size))
-        return [entry for part in parts for entry in _score_rows(ask, part)]
+        parts = (rows[first : first + size] for first in range(0, len(rows), size))
+        return [entry for part in parts for entry in _score_chunk(ask, part)]
 
 
-def _refuse(row: pd.DataFrame, error: InferenceError) -> Entry:
-    number, text = int(row.index[0]), getattr(error, "text", None) or _ADVICE.sub("", str(error))
-    reason = _PLACE.sub(lambda at: f"{at[1] or ''}row {number}{', ' if at[2] else ''}", text)
-    refused = {"row": number, "reason": reason}
-    for name, value in row.iloc[0].items():
-        refused[name_beside(refused, str(name))] = value
+def _refuse(row: Row, error: InferenceError) -> Entry:
+    text = getattr(error, "text", None) or str(error)
+    reason = _PLACE.sub(lambda at: f"{at[1] or ''}row {row.number}{', ' if at[2] else ''}", text)
+    refused = {"row": row.number, "reason": reason}
+    for name, value in row.values.items():
+        refused[name_beside(refused, name)] = value
     return {"refused": refused}
 
 
@@ -196,6 +193,11 @@ def read_journal(journal: BinaryIO) -> Iterator[Any]:
             yield json.loads(line)
 
 
+def find_entries(journal: BinaryIO, kind: str) -> Iterator[dict[str, Any]]:
+    """What is written of the rows that were "scored", or "refused"."""
+    return (entry[kind] for entry in read_journal(journal) if kind in entry)
+
+
 # The command
 
 ENDED: Final = "cannot be scored"
@@ -236,12 +238,12 @@ def make_plan(
     scalars = ((), (1,)) if (metadata.get("parameters") or {}).get("content_type") == "pd" else ()
     specs = [spec for spec in read_specs(metadata, "inputs") if spec.shape not in scalars]
     are_texts = options.rows.suffix.lower() == ".csv"
-    types, total = find_types(options.rows, options.chunk, specs, are_texts=are_texts)
+    types, total = find_types(options.rows, specs, are_texts=are_texts)
     names = options.columns.split(",") if options.columns else list(types)
     need(types.keys() >= set(names), f"--columns {options.columns}: the file has {list_names(types)}")
     columns = plan_columns(specs, names, types, are_texts=are_texts)
 
-    def ask(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    def ask(rows: Sequence[Row]) -> list[dict[str, Any]]:
         sent = make_inputs(columns, rows, are_texts=are_texts)
         scored = client.infer(options.model, sent, version=options.version, binary=binary)
         return read_outputs(scored, rows, labels, options.out.suffix.lower())
@@ -279,13 +281,11 @@ def run(options: argparse.Namespace) -> int:
         with file.open("a+b") as journal:
             kept = begin_journal(journal, out, of, goes_on=options.resume)
             done = begun_at = len(kept)
-            frames = (
-                left
-                for part in read_rows(rows, options.chunk, names)
-                if len(left := part[part.index > begun_at])
-            )
+            left = (row for row in read_rows(rows, names) if row.number > begun_at)
             since = told = time.monotonic()
-            scoring = score_frames(ask, frames, threads, 4 * options.connections, may_be_none=not any(kept))
+            scoring = score_rows(
+                ask, left, options.chunk, threads, 4 * options.connections, may_be_none=not any(kept)
+            )
             try:
                 for entries in scoring:
                     append(journal, entries)
@@ -301,13 +301,13 @@ def run(options: argparse.Namespace) -> int:
                 why = f"; stopped, as {str(stopped) or 'it was interrupted'}; --resume goes on from here"
             finally:  # also if the disk is full: threads that wait for the server end then
                 gives_up.set()
-            write_rows(out, (entry["scored"] for entry in read_journal(journal) if "scored" in entry))
-            refused = [entry["refused"] for entry in read_journal(journal) if "refused" in entry]
+            write_rows(out, lambda: find_entries(journal, "scored"))
+            refused = list(find_entries(journal, "refused"))
     refused_file = out.with_suffix(".refused.csv" if suffix == ".csv" else ".refused.jsonl")
     refused_file.unlink(missing_ok=True)
     reasons = ""
     if refused:
-        write_rows(refused_file, iter(refused))
+        write_rows(refused_file, lambda: iter(refused))
         reasons = (
             f"; refused: {len(refused):,}, with the reasons in {refused_file}, such as: "
             f"{refused[0]['reason']}{hint}"

@@ -212,23 +212,17 @@ def _describe(model: MLModel) -> ours.Loaded:
             yield response.to_ours()
 
     kind, codecs = type(model), model._codecs
-    once = (
-        run
-        if kind.predict is runtimes.Runtime.predict
-        else None
-        if kind.predict is MLModel.predict
-        else predict
-    )
+    call = run if kind.predict is runtimes.Runtime.predict else predict
     streams = kind.predict_stream is not MLModel.predict_stream
     return ours.Loaded(
-        function=predict_stream if streams else once or predict,
+        function=predict_stream if streams else call,
         inputs=[*map(_to_spec, model.inputs)]
         or (model.find_inputs() if isinstance(model, runtimes.TableRuntime) else []),
         outputs=[*map(_to_spec, model.outputs)],
         ready=lambda: model.ready,
         unload=model.unload,
         content_types=(*codecs.inputs, *codecs.requests),
-        once=once if streams else None,
+        once=call if streams and kind.predict is not MLModel.predict else None,
     )
 
 

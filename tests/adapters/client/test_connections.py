@@ -381,8 +381,8 @@ def test_what_http_and_ssl_take() -> None:
 
 
 def test_both_clients_have_the_same_methods() -> None:
-    names = {name for name in vars(Client) if not name.startswith("_")}
-    assert names == {name for name in vars(AsyncClient) if not name.startswith("_")}
+    names = {name for name in dir(Client) if not name.startswith("_")}
+    assert names == {name for name in dir(AsyncClient) if not name.startswith("_")}
     for name in names:
         ours, theirs = getattr(Client, name), getattr(AsyncClient, name)
         assert inspect.signature(ours).parameters == inspect.signature(theirs).parameters, name

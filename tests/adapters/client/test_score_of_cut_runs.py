@@ -66,7 +66,7 @@ def test_a_run_goes_on_over_rows_that_are_all_refused_if_any_was_scored_before(
     (tmp_path / "s.csv.part.jsonl").write_text("\n".join(map(json.dumps, journal)))
     waiting.goes_on.set()
     scored = score("waits", None, "--chunk", "2", "--resume", at=waiting.url, out="s.csv")
-    assert (scored.status, "all of the first 1 rows are refused" in scored.told) == (1, not is_whole), scored.told
+    assert (scored.status, "all of the first 2 rows are refused" in scored.told) == (1, not is_whole), scored.told
     assert scored.text.splitlines() == (["row,output_0", "1,1.0", "4,4.0", "5,5.0"] if is_whole else [])
 
 

@@ -109,3 +109,9 @@ def test_columns_of_csv_are_named_by_the_labels_of_the_output(tmp_path: Path, la
         assert main(["score", f"http://127.0.0.1:{port}/v2", "m", str(tmp_path / "rows.csv"), "--out", str(out)]) == 0
     read = list(csv.reader(out.read_text(encoding="utf-8").splitlines()))
     assert read == [["row", *(f"p_{name}" for name in names)], ["1", "1.5", "3.0"], ["2", "2.5", "5.0"]]
+
+
+def test_columns_of_csv_that_only_some_requests_have(score: Score) -> None:
+    with served(m=lambda a: np.stack([a] * int(a[0]), 1)) as at:
+        scored = score("m", "a\n2\n3\n", "--chunk", "1", at=at, out="s.csv")
+    assert scored.text == "row,output_0_0,output_0_1,output_0_2\n1,2,2,\n2,3,3,3\n"

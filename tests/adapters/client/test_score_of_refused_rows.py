@@ -67,10 +67,11 @@ def test_a_reason_names_the_row_of_the_file(
     assert f", such as: {refused[0]['reason']}" in capsys.readouterr().err
 
 
-def test_a_reason_is_for_people_with_a_file_and_not_for_programs(tmp_path: Path) -> None:
+def test_a_reason_says_what_the_model_would_have_to_take(tmp_path: Path) -> None:
     refused = refuse_rows("small", tmp_path, "rows.jsonl", '{"a": null}\n{"a": 2}\n{"a": "; for dates, write 2"}\n')
     assert [each["reason"] for each in refused] == [
-        "input 'a': row 1 is None: expected an integer for UINT8",
+        "input 'a': row 1 is None: expected an integer for UINT8; for a missing value, the model has to take a column, such as "
+        'x: pd.Series, with pd_dtype="UInt8"',
         "input 'a': row 3 is '; for dates, write 2': expected an integer for UINT8",
     ]
 
@@ -115,4 +116,4 @@ def test_two_columns_of_parquet_with_one_name_are_refused(tmp_path: Path, capsys
     server.register("open", lambda df: df, content_type="pd")
     with serving(OIPApp(server, path="/v2")) as port:
         assert main(["score", f"http://127.0.0.1:{port}/v2", "open", str(file), "--out", str(tmp_path / "s.jsonl")]) == 2
-    assert f"{file}, in rows 1 to 256: two of its columns have the same name" in capsys.readouterr().err
+    assert f"{file}: two of its columns have the same name" in capsys.readouterr().err
