@@ -87,8 +87,6 @@ class Execution:
 
     def __init__(self, limiter: Batches, slot: BatchSlot, member: Member[Any]) -> None:
         self._members: list[Member[Any]] = limiter.collect(slot, member)
-        if not self._members:
-            raise Stopped
         call = self._members[0].call
         self._deadline = max([member.call.deadline for member in self._members])
         self.unwanted: Signal | None = None

@@ -16,7 +16,7 @@ import numpy as np
 from .._codecs.dataframes import count_cells
 from .._codecs.rows_as_json import OBJECTS
 from .._extensions.cache import Flight
-from .._io import DeadlinePassed, Stopped
+from .._io import DeadlinePassed
 from .._models.handler import Handler
 from .._models.limiter import Slot
 from .._models.model import Model
@@ -232,8 +232,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     def answer_in_thread(self) -> T | None:
         """Make the whole call. None if the request, which is decoded here, asks for a shorter timeout than
         this trip has."""
-        if not self.slot.begin():
-            raise Stopped
+        self.slot.begin()
         is_last, deadline = True, self.deadline
         try:
             self.timings.started = self.engine.clock()
@@ -257,8 +256,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
 
     def decode_in_thread(self) -> None:
         """Decode the request, and make the arguments."""
-        if not self.slot.begin():
-            raise Stopped
+        self.slot.begin()
         try:
             self.timings.started = self.engine.clock()
             self.decode()
@@ -270,8 +268,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     def encode_in_thread(self, response: Made | None, *, is_last: bool = True) -> T:
         """`encode` a response, which is made of the `result` if there is none yet, and give the slot back
         after the last one."""
-        if not self.slot.begin():
-            raise Stopped
+        self.slot.begin()
         try:
             return self.encode(respond_late(self) if response is None else response)
         finally:

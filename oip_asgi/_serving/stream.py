@@ -307,8 +307,7 @@ class _Generator(Generic[T]):
     def next_in_thread(self) -> _Item[T] | None:
         """The next item; None after the last one."""
         call = self._call
-        if not call.slot.begin():
-            raise Stopped
+        call.slot.begin()
         try:
             self.asked_at, self.returned_at = self._clock(), 0.0
             try:
