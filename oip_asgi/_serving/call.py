@@ -6,7 +6,6 @@ the response as it leaves.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
@@ -81,8 +80,6 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     handler: Handler  # what calls the function, acquired from the model
     # its slot, acquired with the handler; with a cache, it enters only if the response is not there
     slot: Slot
-    # when it gives up waiting for its slot: a call within others does that before its deadline
-    latest_turn: float = math.inf
     # wakes equal requests that wait for its response, if it is the first of them
     flight: Flight | None = None
     cached: InferenceResponse | None = None  # its response, if the cache had it

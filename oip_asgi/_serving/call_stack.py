@@ -54,10 +54,10 @@ def find_callers() -> list[Model]:
     return [model for model, slot, _ in current_calls() if slot.state != "over"]
 
 
-def find_latest_turn(now: float) -> float:
-    """When a call that is made within others gives up waiting for a slot: models that wait for each other
-    would do so for ever."""
-    deadline = next(
-        (deadline for _, slot, deadline in reversed(current_calls()) if slot.state != "over"), math.inf
-    )
-    return now + MOST_SECONDS if deadline == math.inf else deadline
+def find_latest_turn(entered: float) -> float:
+    """When a call that is made within others, and waits for a slot since then, gives up: models that wait for
+    each other would do so for ever. Infinity for any other call."""
+    deadlines = [deadline for _, slot, deadline in current_calls() if slot.state != "over"]
+    if not deadlines:
+        return math.inf
+    return entered + MOST_SECONDS if deadlines[-1] == math.inf else deadlines[-1]

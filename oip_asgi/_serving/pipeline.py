@@ -25,7 +25,7 @@ from .._protocol.errors import IS_A_STREAM, InvalidRequest, NotFound
 from .._protocol.tensors import REGION
 from .batch import answer_in_batch, wait_within_calls
 from .call import Call, may_decode_long, may_encode_here
-from .call_stack import current_calls, find_callers, find_latest_turn
+from .call_stack import current_calls, find_callers
 from .decoding import WireFormat
 from .engine import Engine
 from .failures import FAILURES, as_error, make_busy_error, make_stopping_error
@@ -61,7 +61,7 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
         call = await let_in(engine, model, wire, io)
     turn = call.slot.turn
     try:
-        if turn is not None and call.latest_turn != math.inf and not call.model.has_batches:
+        if turn is not None and current_calls() and not call.model.has_batches:
             await wait_within_calls(call, turn, io)
         if call.cached is not None:  # it has not entered
             encode = partial(call.encode, call.cached)
@@ -226,8 +226,6 @@ def _enter_slot(call: Call[Any]) -> None:
     may_run = not model.options.max_batch_delay or not may_wait
     if not model.limiter.enter(call.slot, may_run, may_wait):
         raise make_busy_error(model)
-    if within and call.slot.state == "waiting":
-        call.latest_turn = find_latest_turn(engine.clock())
 
 
 def end_call(call: Call[Any]) -> None:

@@ -147,7 +147,7 @@ class _StreamedRequest(Generic[T]):
         call, slot, seconds = self._call, self._call.slot, self._call.engine.options.stream_keep_alive
         if framing is not None and seconds is not None:
             self._io.keep_alive(seconds, framing.make_beat)
-        if slot.turn is not None and call.latest_turn != math.inf:
+        if slot.turn is not None:
             await wait_within_calls(call, slot.turn, self._io)
         call.deadline = min(call.deadline, self._generator.until)
         if call.body is not None:
