@@ -28,7 +28,7 @@ from .._protocol.errors import InferenceError, ModelFault, copy_error, show
 from .._protocol.log import log_fields, log_raised
 from .._protocol.specs import write_spec
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor
-from .call import Call, ModelRaised, respond_here, respond_late
+from .call import Call, Made, ModelRaised, Unmade, respond
 from .call_stack import CallStack, set_calls
 from .failures import find_hint
 from .held_loop import watch_steps
@@ -51,7 +51,6 @@ class Member(msgspec.Struct, Generic[T], eq=False):
     done: Signal | None  # None if nobody waits for it
     execution: Execution | None = None  # if it must know when the request has left
     has_left: bool = False
-    response: InferenceResponse | None = None  # until it is encoded
     answer: T | None = None
     error: Exception | None = None
 
@@ -93,7 +92,8 @@ class Execution:
         """Set when all members have left."""
         self._slot: BatchSlot | None = slot
         self._handler, self._model, self._engine = call.handler, call.model, call.engine
-        self._long: list[Member[Any]] = []
+        self._long: list[tuple[Member[Any], Made | Unmade]] = []
+        """Long responses."""
 
     def run(self) -> None:
         """Call a plain function, and end the call."""
@@ -238,21 +238,19 @@ class Execution:
         results = split_result(result, rows, self._handler.answers) if rows else [result]
         for member, part in zip(members, results, strict=True):
             try:
-                response = respond_here(member.call, part)
+                response = respond(member.call, part)
                 member.answer = member.call.encode_here(response)
                 if member.answer is None:
-                    member.response = response
-                    self._long.append(member)
+                    self._long.append((member, response))
             except Exception as error:
                 self._fail([member], error)
 
     def _encode_long(self) -> None:
         """Encode long responses within the slot of the call, so that they cannot pile up after it."""
-        for member in self._long:
+        for member, response in self._long:
             if not member.has_left:
                 try:
-                    member.response = member.response or respond_late(member.call)
-                    member.answer = member.call.encode(member.response)
+                    member.answer = member.call.encode(response)
                 except Exception as error:
                     member.error = error
 

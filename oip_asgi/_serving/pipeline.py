@@ -78,7 +78,7 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
             if call.body is None and turn is None:
                 call.timings.started = call.timings.entered
             else:
-                await _wait_for_turn(call, io)
+                await wait_for_turn(call, io)
             if call.handler.kind == "async":
                 response = await io.call(call.run_async, call.deadline)
             else:
@@ -89,9 +89,9 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
                 answer = await io.run(encode, "conversion", deadline=call.deadline)
             encoded = answer
     except FAILURES as failure:
-        raise _fail_call(call, as_error(call, failure), failure.__cause__) from failure.__cause__
+        raise fail_call(call, as_error(call, failure)) from failure.__cause__
     except BaseException as error:
-        _fail_call(call, error)
+        fail_call(call, error)
         raise
     end_call(call)
     return encoded
@@ -107,7 +107,7 @@ async def _answer_in_thread(call: Call[T], io: IO) -> T:
     return answer
 
 
-async def _wait_for_turn(call: Call[Any], io: IO) -> None:
+async def wait_for_turn(call: Call[Any], io: IO) -> None:
     """Wait for the turn of what runs on the event loop. A worker thread decodes what is long."""
     slot, timings = call.slot, call.timings
     if call.body is not None:
@@ -164,7 +164,7 @@ async def let_in(
             if call is None:
                 end_request(model, wire, timings, span, hear_refusal(model), engine.clock(), error)
             else:
-                _fail_call(call, error)
+                fail_call(call, error)
             raise
 
 
@@ -240,11 +240,15 @@ def end_call(call: Call[Any]) -> None:
     end_request(call.model, call.wire, timings, call.span, call.heard, timings.answered, None)
 
 
-def _fail_call(call: Call[Any], error: E, cause: BaseException | None = None) -> E:
-    """End a call with an error, and return the error."""
+def fail_call(call: Call[Any], error: E) -> E:
+    """End a call that failed, or whose stream broke off, and return the error."""
     if call.slot.state != "over":
         call.slot.give_up()
-    return call.note(error, cause)
+    if call.flight is not None:
+        call.flight.end(error)
+    heard = call.heard if call.body is None else hear_refusal(call.model)
+    end_request(call.model, call.wire, call.timings, call.span, heard, call.engine.clock(), error)
+    return error
 
 
 async def _admit_request(engine: Engine, model: Model, io: IO) -> Model:
