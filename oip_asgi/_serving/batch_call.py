@@ -88,8 +88,7 @@ class Execution:
         self._members: list[Member[Any]] = limiter.collect(slot, member)
         call = self._members[0].call
         self._deadline = max([member.call.deadline for member in self._members])
-        self.unwanted: Signal | None = None
-        """Set when all members have left."""
+        self._unwanted = Signal()  # set when all members have left
         self._slot: BatchSlot | None = slot
         self._handler, self._model, self._engine = call.handler, call.model, call.engine
         self._long: list[tuple[Member[Any], Made | Unmade]] = []
@@ -109,12 +108,11 @@ class Execution:
     def make_apart(self) -> Part:
         """What calls a coroutine function in a task of its own, as any client that waits may leave, and ends
         the call."""
-        self.unwanted = Signal()
         with self._model.limiter.lock:
             for member in self._members:
                 member.execution = self
             self.record_leave()  # all may have left before they knew this
-        apart = Part(self._run_in_task, self.unwanted, is_apart=True)
+        apart = Part(self._run_in_task, self._unwanted, is_apart=True)
         apart.ended.then(self.end)  # also if its event loop ends before the task has begun
         return apart
 
@@ -130,8 +128,8 @@ class Execution:
 
     def record_leave(self) -> None:
         """Record that one of the requests was given up. The caller holds the lock."""
-        if self.unwanted is not None and all(member.has_left for member in self._members):
-            self.unwanted.set()
+        if all(member.has_left for member in self._members):
+            self._unwanted.set()
 
     def end(self) -> None:
         """Give the slot back and wake all requests. A second call does nothing."""
