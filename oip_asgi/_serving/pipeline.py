@@ -153,7 +153,8 @@ async def let_in(
             if handler.once is None and takes == "response":
                 raise InvalidRequest(f"{model} {IS_A_STREAM} {_STREAMING}")
             call.handler = handler.once or handler
-        is_short = (len(body) if wire.size is None else wire.size) <= handler.binding.most_on_loop
+        size = wire.size  # from Python, this looks at all inputs
+        is_short = (len(body) if size is None else size) <= handler.binding.most_on_loop
         if (is_short or may_decode_long(call, body)) and not (engine.regions.is_on and _REGION.search(body)):
             call.decode()
         if model.cache is not None:
