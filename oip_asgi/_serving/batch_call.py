@@ -307,7 +307,7 @@ def merge_requests(requests: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor
     for name, first in requests[0].items():
         array: Array = np.concatenate([own[name].array for own in requests])
         array.flags.writeable = False
-        tensors[name] = (make_tensor if array.dtype.hasobject else Tensor)(name, array, first.parameters)
+        tensors[name] = make_tensor(name, array, first.parameters)
     return tensors
 
 
