@@ -167,7 +167,8 @@ async def let_in(
         return call
     except BaseException as error:
         if call is None:
-            end_request(model, wire, timings, span, hear_refusal(model), engine.clock(), error)
+            ended = engine.clock()
+            end_request(model, wire, timings or Timings(ended), span, hear_refusal(model), ended, error)
         else:
             fail_call(call, error)
         raise
