@@ -125,7 +125,7 @@ BUDGETS: Final = {
     "_json": 579,
     "_codecs": 2024,
     "_rest": 448,
-    "_models": 2495,
+    "_models": 2494,
     "_serving": 1931,
     "_runtime": 1179,
     "_extensions": 766,
