@@ -131,7 +131,7 @@ BUDGETS: Final = {
     "_extensions": 766,
     "_docs": 340,
     "_http": 634,
-    "_grpc": 1103,
+    "_grpc": 1105,
     "_hosts": 295,
     "client": 1885,
     "mlserver": 739,

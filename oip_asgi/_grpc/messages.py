@@ -228,18 +228,23 @@ class GRPCFormat:
         parts: list[Buffer] = [b""]
         memories = find_memories(response.outputs, request)
         for tensor in response.outputs:
-            contents = b"" if tensor.name in elsewhere else own_bytes(tensor.array, memories)
-            output = _add_output(message, parts, tensor.name, tensor.array, contents)
+            array = tensor.array
+            output = message.outputs.add(name=tensor.name, datatype=name_of(array.dtype), shape=array.shape)
             if tensor.parameters:
                 encode_parameters(tensor.parameters, output.parameters)
+            contents = b"" if tensor.name in elsewhere else own_bytes(array, memories)
+            parts += encode_bytes_head(_RAW_OUTPUT_CONTENTS, len(contents)), contents
         parts[0] = message.SerializeToString()
         return parts
 
     def encode_arrays(self, request: ArrayRequest, arrays: Sequence[Array]) -> list[Buffer]:
         message = self._begin_response(request.model.name, request.model.version, request.id)
         parts: list[Buffer] = [b""]
-        for (name, _), array in zip(request.model.outputs, arrays, strict=True):
-            _add_output(message, parts, name, array, own_one(array, request.arrays.values()))
+        for name, _ in request.model.outputs:
+            array = arrays[len(parts) // 2]
+            message.outputs.add(name=name, datatype=name_of(array.dtype), shape=array.shape)
+            contents = own_one(array, request.arrays.values())
+            parts += encode_bytes_head(_RAW_OUTPUT_CONTENTS, len(contents)), contents
         parts[0] = message.SerializeToString()
         return parts
 
@@ -251,12 +256,6 @@ class GRPCFormat:
         if request_id is not None:
             message.id = request_id
         return message
-
-
-def _add_output(message: Any, parts: list[Buffer], name: str, array: Array, contents: Buffer) -> Any:
-    """Add an output to a response, and its contents to the parts that follow its message."""
-    parts += encode_bytes_head(_RAW_OUTPUT_CONTENTS, len(contents)), contents
-    return message.outputs.add(name=name, datatype=name_of(array.dtype), shape=array.shape)
 
 
 def _read_arrays(

@@ -308,7 +308,7 @@ def begin_rpc(head: Head, *, can_send_trailers: bool) -> RPC:
     """Begin a remote call from the head of a request. If the request is not gRPC, it gets an HTTP error,
     which this raises."""
     content_type = head.fields.get(b"content-type", b"")
-    protocol = find_protocol(content_type)
+    protocol = _PROTOCOLS.get(content_type) or find_protocol(content_type)
     if head.method != "POST":
         raise InferenceError(
             f"gRPC is asked by POST, not by {head.method}", status=405, headers={"Allow": "POST"}

@@ -29,7 +29,7 @@ from .._protocol.log import log_fields, log_raised, name_request
 from .._protocol.response_headers import ResponseHeaders
 from .._protocol.tensor_bytes import own_arrays
 from .._protocol.tensors import InferenceContext, InferenceResponse, are_short, make_read_only, refuse_region
-from .call_stack import enter_call, leave_call, reset_calls
+from .call_stack import current_calls, leave_call, reset_calls, set_calls
 from .decoding import Decoded, Head, WireFormat, accept
 from .engine import Engine
 from .held_loop import watch_steps
@@ -305,7 +305,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
 def call_model(call: Call[Any], begin: Callable[[Call[Any]], Any], take: Callable[[Call[Any], Any], R]) -> R:
     """Call code of a model, and take its result, within the stack of calls. What it raises is `ModelRaised`,
     or for the client already."""
-    token = enter_call(call.model, call.slot, call.deadline)
+    token = set_calls((*current_calls(), (call.model, call.slot, call.deadline)))
     try:
         return take(call, begin(call))
     except InferenceError:
@@ -329,7 +329,7 @@ async def call_model_async(
     How long each step holds the event loop is measured if a call of the model took long before; that
     `goes_on` with its next call.
     """
-    token = enter_call(call.model, call.slot, call.deadline)
+    token = set_calls((*current_calls(), (call.model, call.slot, call.deadline)))
     try:
         awaitable = watch_steps(begin(call), call.model, call.handler, call.engine.clock, goes_on=goes_on)
         return take(call, await awaitable)
