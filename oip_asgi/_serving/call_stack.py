@@ -32,17 +32,17 @@ set_calls: Final = _CALLS.set
 """Set the slots within which the following code runs. Returns the token for `reset_calls`."""
 
 reset_calls: Final = _CALLS.reset
-"""Undo `set_calls` or `enter_call`. Only for calls that do not await: they end in the context in which they
-began. Others use `leave_call`."""
+"""Undo `set_calls`. Only for calls that do not await: they end in the context in which they began. Others use
+`leave_call`."""
 
 
 def enter_call(model: Model, slot: Slot, deadline: float) -> Token[CallStack]:
-    """Record that the following code runs within a call of a model, until `reset_calls` or `leave_call`."""
+    """Record that what follows in this context runs within a call of a model."""
     return set_calls((*current_calls(), (model, slot, deadline)))
 
 
 def leave_call(token: Token[CallStack]) -> None:
-    """Undo `enter_call`."""
+    """`reset_calls` for calls that await."""
     try:  # noqa: SIM105  (`suppress` takes three times as long)
         reset_calls(token)
     except ValueError:
