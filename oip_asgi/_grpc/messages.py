@@ -332,9 +332,7 @@ def decode_tensor(
             array = _decode_contents(item.contents, item.datatype, dtype, shape)
     except InvalidRequest as error:
         raise InvalidRequest(f"{field}[{index}] ({show(item.name)}): {error}") from None
-    return (
-        make_tensor(item.name, array, parameters) if dtype.hasobject else Tensor(item.name, array, parameters)
-    )
+    return make_tensor(item.name, array, parameters)
 
 
 def _decode_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[int, ...]) -> Array:

@@ -89,11 +89,10 @@ def respond_json(status: int, document: msgspec.Struct) -> Response:
 
 def respond_error(error: InferenceError) -> Response:
     """Make the response for an error: its status, its headers, and its text as `{"error": text}`."""
-    response = respond_json(error.status, schemas.Error(client_text(error)))
-    extra = [
+    headers = [
         (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in error.headers.items()
     ]
-    return Response(response.status, response.headers + extra, response.parts, response.size)
+    return respond(error.status, [JSON, *headers], [encode_json(schemas.Error(client_text(error)))])
 
 
 def respond_unknown_path(path: str, root: str, prefix: str, mount: str) -> Response:

@@ -157,10 +157,11 @@ def make_method_error(method: str, handlers: Iterable[str], meant: str) -> Infer
 def make_path_error(path: str, mount: str) -> NotFound:
     """The error for a path that nothing answers."""
     mount = mount.rstrip("/")
-    quoted = show(unquote(path.removesuffix("/")))
+    asked = unquote(path.removesuffix("/"))
     for pattern, why in REFUSED_PATHS:
-        if pattern.fullmatch(unquote(path.removesuffix("/"))):
+        if pattern.fullmatch(asked):
             return NotFound(why)
+    quoted = show(asked)
     return NotFound(
         f"unknown path {quoted[0]}{mount}{quoted[1:]}: expected {mount}/health/live, {mount}/health/ready, "
         f"{mount}/models, or "

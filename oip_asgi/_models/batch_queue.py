@@ -97,12 +97,9 @@ class Batches(Limiter):
         return best.starter
 
     def collect(self, slot: BatchSlot, request: object) -> list[Any]:
-        """Begin the call of a request that has a slot, as `Slot.begin` does. Returns those that share it;
-        none if it was given up."""
+        """Begin the call of a request that has a slot, as `Slot.begin` does. Returns those that share it."""
         with self.lock:
-            self.change(slot, "begin")
-            if slot.state != "held":
-                return []
+            slot.begin()
             if slot.group is None:  # it did not wait
                 return [request]
             taken: list[BatchSlot] = []

@@ -10,14 +10,9 @@ from typing import Literal, Protocol
 import msgspec
 
 from .._io import IO, Part, Signal
-from .._protocol.errors import NotReady
 from .._protocol.log import logger
 from .handler import Handler
 from .limiter import Uses
-
-
-class WentIdle(NotReady):
-    """A model was unloaded between the moment when it was seen to be loaded and its use."""
 
 
 class Lifecycle(Protocol):

@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, Literal, NoReturn, final
+from typing import Final, Literal, final
 
 from .._io import IO, Part, Signal
 from .._protocol.errors import SOON, InferenceError, ModelFailed, NotFound, NotReady, NotYet
 from .._protocol.log import log_raised, logger
 from .handler import Handler
-from .idle import IdleUnload, WentIdle
+from .idle import IdleUnload
 from .limiter import Limiter, set_signals
 from .loader import Loader, LoadParameters
 from .states import TRANSITIONS, Action, Event, State
@@ -176,11 +176,6 @@ class Lifecycle:
             or self.state == "registered"
             or (self._loading is not None and self._loading.is_waited_for)
         )
-
-    def refuse(self) -> NoReturn:
-        """Refuse a request for which there is no handler: NotReady or NotFound, and WentIdle if it is to wait
-        for a load again."""
-        raise WentIdle("it is loaded again") if self.is_idle else self.make_refusal()
 
     def make_refusal(self, otherwise: str = _LOADING) -> InferenceError:
         """The error for a request, if the model does not serve: why, or `otherwise` if the state does not say

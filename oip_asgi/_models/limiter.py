@@ -2,9 +2,10 @@
 nothing itself.
 
 One model may be served by several event loops and threads at the same time, so all of it may be called from
-any thread. A request that ends, fails or is cancelled gives its slot up: by `end_call` or `_fail_call` of
-`_serving/pipeline`, by `_serving/stream`, or by the thread that still runs its function: `Slot.end_part` in
-`_serving/call`, `Execution.end` in `_serving/batch_call`.
+any thread. A request that ends, fails or is cancelled gives its slot up, by `end_call` or `fail_call` of
+`_serving/pipeline`. It goes back then, or as soon as the thread that still runs its function has ended its
+part, by `Slot.end_part` in `_serving/call`, `Execution.end` in `_serving/batch_call` or the generator of
+`_serving/stream`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from .._io import Signal
+from .._io import Signal, Stopped
 
 SlotState: TypeAlias = Literal["new", "waiting", "running", "held", "given up", "over", "unloaded"]
 """A new one is neither in the queue nor counted in `Limiter.running`. A running one has its slot, and may run
@@ -106,12 +107,13 @@ class Slot(msgspec.Struct, eq=False):
     turn: Signal | None = None  # set when its turn has come, or never will; None if it came at once
     state: SlotState = "new"  # to change it, hold the limiter's lock
 
-    def begin(self) -> bool:
-        """True if a thread may start its part, which it ends then; False if the request was given up or
-        refused."""
+    def begin(self) -> None:
+        """Start a part in this thread, which the thread ends then. Raises Stopped if the request was given up
+        or refused."""
         with self.limiter.lock:  # once it is released, the request may give the slot up
             self.limiter.change(self, "begin")
-            return self.state == "held"
+            if self.state != "held":
+                raise Stopped
 
     def end_part(self, *, is_last: bool) -> None:
         """End the thread's part. The slot goes back if that was the last part, or the request has given it

@@ -287,7 +287,7 @@ def _to_tensor(name: str, value: Any, dtype: DType | None = None, spec: TensorSp
             count(array.shape)
         except InvalidRequest as error:
             raise ModelFault(f"output {name!r} has {show(array.shape)} as its shape: {error}") from None
-    return make_tensor(name, array, {}) if array.dtype.hasobject else Tensor(name, array)
+    return make_tensor(name, array, {})
 
 
 def _call_encoder(encode: Callable[..., T], *args: Any) -> T:

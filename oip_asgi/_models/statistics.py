@@ -77,7 +77,7 @@ class Timings(msgspec.Struct, eq=False, gc=False):  # in no reference cycle
     """When a request reached each stage, in seconds of one clock, or 0.0 if it did not; and what else its
     record says."""
 
-    since: float  # its body was there
+    since: float  # its body was there, or it was refused before that
     # the last moment first, as they are read: a thread that still runs may reach another stage meanwhile
     answered: float = 0.0  # the response was encoded
     returned: float = 0.0  # the function had returned
@@ -92,7 +92,6 @@ class Timings(msgspec.Struct, eq=False, gc=False):  # in no reference cycle
 
 
 _NUMBERS: Final = len(Timings.__struct_fields__) - 1
-_NOT_READ: Final = msgspec.structs.astuple(Timings(0.0))[:_NUMBERS]
 
 Record: TypeAlias = tuple[float, ...]
 """A request that has ended, as it is kept: the code of its outcome, when it ended, and the numbers of its
@@ -292,9 +291,9 @@ class Statistics:
             add, values = self._events.popleft()
             add(self._numbers, *values)
 
-    def record(self, outcome: Outcome, request: Timings | None, ended: float) -> None:
-        """Count a request that has ended. It has no timings if it was refused before its body was there."""
-        numbers = _NOT_READ if request is None else msgspec.structs.astuple(request)[:_NUMBERS]
+    def record(self, outcome: Outcome, request: Timings, ended: float) -> None:
+        """Count a request that has ended."""
+        numbers = msgspec.structs.astuple(request)[:_NUMBERS]
         self._keep(self._ended, (_CODES[outcome], ended, *numbers))
 
     def record_response(

@@ -165,7 +165,9 @@ _EMPTY: Final = Tensor("", np.empty(0, np.float32))
 
 def make_tensor(name: str, array: Array, parameters: Parameters) -> Tensor:
     """A tensor of an array that needs no check, such as another tensor's: `Tensor` would check each BYTES
-    element."""
+    element, and no number."""
+    if not array.dtype.hasobject:
+        return Tensor(name, array, parameters)
     tensor: Tensor = _EMPTY.__copy__()  # type: ignore[attr-defined]  # which each Struct has, and which checks nothing
     tensor.name, tensor.array, tensor.parameters = name, array, parameters
     return tensor

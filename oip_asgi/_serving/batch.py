@@ -22,7 +22,7 @@ from .._protocol.schemas import Parameters
 from .._protocol.tensors import Tensor
 from .batch_call import Execution, Member
 from .call import Call
-from .call_stack import current_calls
+from .call_stack import current_calls, find_latest_turn
 from .decoding import Decoded
 from .failures import make_chain_error
 
@@ -85,10 +85,11 @@ async def _wait_for_turn(call: Call[Any], slot: BatchSlot, turn: Signal, limiter
 
 
 async def wait_within_calls(call: Call[Any], turn: Signal, io: IO) -> None:
-    """Wait for a slot, if the call is made within others, until `latest_turn`."""
-    if call.latest_turn < call.deadline:
+    """Wait for a slot, if the call is made within others, as long as such a call may."""
+    latest = find_latest_turn(call.timings.entered)
+    if latest < call.deadline:
         try:
-            await io.wait(turn, call.latest_turn)
+            await io.wait(turn, latest)
         except DeadlinePassed:
             if call.slot.state == "waiting":
                 raise make_chain_error(call.model) from None

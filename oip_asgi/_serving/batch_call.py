@@ -28,7 +28,7 @@ from .._protocol.errors import InferenceError, ModelFault, copy_error, show
 from .._protocol.log import log_fields, log_raised
 from .._protocol.specs import write_spec
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor
-from .call import Call, ModelRaised, respond_here, respond_late
+from .call import Call, Made, ModelRaised, Unmade, respond
 from .call_stack import CallStack, set_calls
 from .failures import find_hint
 from .held_loop import watch_steps
@@ -51,7 +51,6 @@ class Member(msgspec.Struct, Generic[T], eq=False):
     done: Signal | None  # None if nobody waits for it
     execution: Execution | None = None  # if it must know when the request has left
     has_left: bool = False
-    response: InferenceResponse | None = None  # until it is encoded
     answer: T | None = None
     error: Exception | None = None
 
@@ -87,15 +86,13 @@ class Execution:
 
     def __init__(self, limiter: Batches, slot: BatchSlot, member: Member[Any]) -> None:
         self._members: list[Member[Any]] = limiter.collect(slot, member)
-        if not self._members:
-            raise Stopped
         call = self._members[0].call
         self._deadline = max([member.call.deadline for member in self._members])
-        self.unwanted: Signal | None = None
-        """Set when all members have left."""
+        self._unwanted = Signal()  # set when all members have left
         self._slot: BatchSlot | None = slot
         self._handler, self._model, self._engine = call.handler, call.model, call.engine
-        self._long: list[Member[Any]] = []
+        self._long: list[tuple[Member[Any], Made | Unmade]] = []
+        """Long responses."""
 
     def run(self) -> None:
         """Call a plain function, and end the call."""
@@ -111,12 +108,11 @@ class Execution:
     def make_apart(self) -> Part:
         """What calls a coroutine function in a task of its own, as any client that waits may leave, and ends
         the call."""
-        self.unwanted = Signal()
         with self._model.limiter.lock:
             for member in self._members:
                 member.execution = self
             self.record_leave()  # all may have left before they knew this
-        apart = Part(self._run_in_task, self.unwanted, is_apart=True)
+        apart = Part(self._run_in_task, self._unwanted, is_apart=True)
         apart.ended.then(self.end)  # also if its event loop ends before the task has begun
         return apart
 
@@ -132,8 +128,8 @@ class Execution:
 
     def record_leave(self) -> None:
         """Record that one of the requests was given up. The caller holds the lock."""
-        if self.unwanted is not None and all(member.has_left for member in self._members):
-            self.unwanted.set()
+        if all(member.has_left for member in self._members):
+            self._unwanted.set()
 
     def end(self) -> None:
         """Give the slot back and wake all requests. A second call does nothing."""
@@ -240,21 +236,19 @@ class Execution:
         results = split_result(result, rows, self._handler.answers) if rows else [result]
         for member, part in zip(members, results, strict=True):
             try:
-                response = respond_here(member.call, part)
+                response = respond(member.call, part)
                 member.answer = member.call.encode_here(response)
                 if member.answer is None:
-                    member.response = response
-                    self._long.append(member)
+                    self._long.append((member, response))
             except Exception as error:
                 self._fail([member], error)
 
     def _encode_long(self) -> None:
         """Encode long responses within the slot of the call, so that they cannot pile up after it."""
-        for member in self._long:
+        for member, response in self._long:
             if not member.has_left:
                 try:
-                    member.response = member.response or respond_late(member.call)
-                    member.answer = member.call.encode(member.response)
+                    member.answer = member.call.encode(response)
                 except Exception as error:
                     member.error = error
 
@@ -313,7 +307,7 @@ def merge_requests(requests: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor
     for name, first in requests[0].items():
         array: Array = np.concatenate([own[name].array for own in requests])
         array.flags.writeable = False
-        tensors[name] = (make_tensor if array.dtype.hasobject else Tensor)(name, array, first.parameters)
+        tensors[name] = make_tensor(name, array, first.parameters)
     return tensors
 
 

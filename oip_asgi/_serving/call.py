@@ -6,9 +6,8 @@ the response as it leaves.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar, final
 
 import msgspec
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from .._codecs.dataframes import count_cells
 from .._codecs.rows_as_json import OBJECTS
 from .._extensions.cache import Flight
-from .._io import DeadlinePassed, Stopped
+from .._io import DeadlinePassed
 from .._models.handler import Handler
 from .._models.limiter import Slot
 from .._models.model import Model
@@ -34,18 +33,20 @@ from .call_stack import current_calls, leave_call, reset_calls, set_calls
 from .decoding import Decoded, Head, WireFormat, accept
 from .engine import Engine
 from .held_loop import watch_steps
-from .observing import Heard, begin_to_hear, copy_response, end_request, hear_refusal
+from .observing import Heard, begin_to_hear, copy_response
 from .record import Span, within
 
 T = TypeVar("T")
 R = TypeVar("R")
-E = TypeVar("E", bound=BaseException)
 
 _Arguments: TypeAlias = tuple[list[Any], dict[str, Any]]
 
 Made: TypeAlias = InferenceResponse | list[Array]
 """What a call makes of a result: a response; or its arrays alone, of an `ArrayRequest` whose result says no
-more. Where it may be None, a worker thread is to make the response of `Call.result`."""
+more."""
+
+_IN_THREADS: Final = ("thread", "stream")
+"""Kinds of functions that run in worker threads."""
 
 _MANY: Final = 1000
 """If a request has more inputs, they are freed before the response is encoded. Each takes 250 bytes in
@@ -57,6 +58,13 @@ _FEW: Final = 64
 _CLASSIFIED: Final = 2**12
 """Bytes of outputs with output options that it encodes: as texts, the largest numbers of FP64 take 20
 microseconds each."""
+
+
+@final
+class Unmade(msgspec.Struct, eq=False):
+    """A result of which a worker thread is to make the response: a long frame, or text at a client's wish."""
+
+    result: Any
 
 
 class ModelRaised(Exception):
@@ -81,13 +89,10 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     handler: Handler  # what calls the function, acquired from the model
     # its slot, acquired with the handler; with a cache, it enters only if the response is not there
     slot: Slot
-    # when it gives up waiting for its slot: a call within others does that before its deadline
-    latest_turn: float = math.inf
     # wakes equal requests that wait for its response, if it is the first of them
     flight: Flight | None = None
     cached: InferenceResponse | None = None  # its response, if the cache had it
     heard: Heard | None = None  # what its observers will be told, if the model has some
-    result: Any = None  # that of the function, until a worker thread makes the response of it
     # those of the function, if a worker thread made them, until it is called
     arguments: _Arguments | None = None
     # the request, once it is decoded: its arrays, as long as nobody reads more of it
@@ -167,37 +172,40 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         self.timings.called = self.engine.clock()
         return function(*args, **kwargs)
 
-    def run(self) -> Made | None:
+    def run(self) -> Made | Unmade:
         """Call a plain function, within the request's span."""
         if self.span is None:
             return call_model(self, Call.call_function, Call._respond_to)
         with self.span.active():
             return call_model(self, Call.call_function, Call._respond_to)
 
-    def run_async(self) -> Coroutine[Any, Any, Made | None]:
+    def run_async(self) -> Coroutine[Any, Any, Made | Unmade]:
         """`run` for a coroutine function."""
         work = call_model_async(self, Call.call_function, Call._respond_to)
         return work if self.span is None else _await_within(self.span, work)
 
-    def _respond_to(self, result: Any) -> Made | None:
+    def _respond_to(self, result: Any) -> Made | Unmade:
         self.timings.returned = self.engine.clock()
         if type(self.request) is ArrayRequest:
             arrays = self.request.take_arrays(result)
             if arrays is not None:
                 return arrays
-        return respond(self, result) if self.handler.kind == "thread" else respond_here(self, result)
+        return respond(self, result)
 
-    def encode_here(self, response: Made | None) -> T | None:
+    def encode_here(self, response: Made | Unmade) -> T | None:
         """Encode a response if the event loop may do that. None if a worker thread is to: other calls run
         until then, so nobody may change the response any more."""
-        if isinstance(response, list) or (response is not None and may_encode_here(self, response)):
+        if type(response) is Unmade:
+            return None
+        if isinstance(response, list) or may_encode_here(self, response):
             return self.encode(response)
-        if response is not None:
-            own_arrays(response.outputs, self.expand().request)
+        own_arrays(response.outputs, self.expand().request)
         return None
 
-    def encode(self, response: Made) -> T:
-        """The response as it leaves."""
+    def encode(self, response: Made | Unmade) -> T:
+        """The response as it leaves, which a worker thread makes first if it is `Unmade`."""
+        if type(response) is Unmade:
+            response = _make_late(self, response)
         # a stream has one head for all of its responses
         encoding = (
             self.engine.clock() if self.engine.options.server_timing and not self.timings.answered else 0.0
@@ -232,19 +240,16 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     def answer_in_thread(self) -> T | None:
         """Make the whole call. None if the request, which is decoded here, asks for a shorter timeout than
         this trip has."""
-        if not self.slot.begin():
-            raise Stopped
+        self.slot.begin()
         is_last, deadline = True, self.deadline
         try:
             self.timings.started = self.engine.clock()
             if self.body is not None:
                 self.decode()
-                is_last = self.deadline >= deadline
-            if not is_last:
-                return None
-            response = self.run()
-            assert response is not None  # the result became one here
-            answer = self.encode(response)
+                if self.deadline < deadline:
+                    is_last = False
+                    return None
+            answer = self.encode(self.run())
             if self.timings.answered >= self.deadline:
                 raise DeadlinePassed
             return answer
@@ -257,8 +262,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
 
     def decode_in_thread(self) -> None:
         """Decode the request, and make the arguments."""
-        if not self.slot.begin():
-            raise Stopped
+        self.slot.begin()
         try:
             self.timings.started = self.engine.clock()
             self.decode()
@@ -267,28 +271,15 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         finally:
             self.slot.end_part(is_last=False)
 
-    def encode_in_thread(self, response: Made | None, *, is_last: bool = True) -> T:
-        """`encode` a response, which is made of the `result` if there is none yet, and give the slot back
-        after the last one."""
-        if not self.slot.begin():
-            raise Stopped
+    def encode_in_thread(self, response: Made | Unmade, *, is_last: bool = True) -> T:
+        """`encode` a response, and give the slot back after the last one."""
+        self.slot.begin()
         try:
-            return self.encode(respond_late(self) if response is None else response)
+            return self.encode(response)
         finally:
             self.slot.end_part(is_last=is_last)
 
-    # The end
-
-    def note(self, error: E, cause: BaseException | None = None) -> E:
-        """Record that the call failed, or that its stream broke off, and return the error."""
-        if cause is not None:
-            error.__cause__ = cause
-        if self.flight is not None:
-            self.flight.end(error)
-        ended = self.engine.clock()
-        heard = self.heard if self.body is None else hear_refusal(self.model)
-        end_request(self.model, self.wire, self.timings, self.span, heard, ended, error)
-        return error
+    # Its log
 
     def log_fields(self) -> dict[str, object]:
         """The fields of a record of the log about this request."""
@@ -366,8 +357,23 @@ def may_decode_long(call: Call[Any], body: Buffer) -> bool:
     return is_plain and not call.engine.regions.is_on and call.wire.is_quick(body)
 
 
-def respond(call: Call[Any], result: Any) -> InferenceResponse:
-    """Make the response from a result. Its arrays may be the model's own: what is not encoded at once, or
+def respond(call: Call[Any], result: Any) -> InferenceResponse | Unmade:
+    """Make the response of a result, unless this is an event loop and the result is not for one."""
+    if call.handler.kind in _IN_THREADS or (
+        not call.expand().content_types and (type(result) is np.ndarray or count_cells(result) <= _FEW)
+    ):
+        return _make_response(call, result)
+    return Unmade(result)
+
+
+def _make_late(call: Call[Any], unmade: Unmade) -> InferenceResponse:
+    """Make a response in a worker thread, which lets go of the result."""
+    result, unmade.result = unmade.result, None
+    return call_model(call, lambda _: result, _make_response)
+
+
+def _make_response(call: Call[Any], result: Any) -> InferenceResponse:
+    """Make the response of a result. Its arrays may be the model's own: what is not encoded at once, or
     leaves as a view of them, is copied."""
     decoded, model = call.expand(), call.model
     objects = decoded.tensors.get(OBJECTS)
@@ -385,21 +391,6 @@ def respond(call: Call[Any], result: Any) -> InferenceResponse:
     if len(decoded.tensors) > _MANY and not call.handler.streams:
         call.request = decoded.without_inputs()
     return response
-
-
-def respond_here(call: Call[Any], result: Any) -> InferenceResponse | None:
-    """Make the response, or keep the `result` if it is not for an event loop: a long frame, or text at a
-    client's wish."""
-    if not call.expand().content_types and (type(result) is np.ndarray or count_cells(result) <= _FEW):
-        return respond(call, result)
-    call.result = result
-    return None
-
-
-def respond_late(call: Call[Any]) -> InferenceResponse:
-    """Make the response from the `result`, in a worker thread."""
-    result, call.result = call.result, None
-    return call_model(call, lambda _: result, respond)
 
 
 def may_encode_here(call: Call[Any], response: InferenceResponse) -> bool:

@@ -37,12 +37,12 @@ reset_calls: Final = _CALLS.reset
 
 
 def enter_call(model: Model, slot: Slot, deadline: float) -> Token[CallStack]:
-    """Record that the following code runs within a call of a model, until `leave_call`."""
+    """Record that what follows in this context runs within a call of a model."""
     return set_calls((*current_calls(), (model, slot, deadline)))
 
 
 def leave_call(token: Token[CallStack]) -> None:
-    """The counterpart of `enter_call`."""
+    """`reset_calls` for calls that await."""
     try:  # noqa: SIM105  (`suppress` takes three times as long)
         reset_calls(token)
     except ValueError:
@@ -54,10 +54,10 @@ def find_callers() -> list[Model]:
     return [model for model, slot, _ in current_calls() if slot.state != "over"]
 
 
-def find_latest_turn(now: float) -> float:
-    """When a call that is made within others gives up waiting for a slot: models that wait for each other
-    would do so for ever."""
-    deadline = next(
-        (deadline for _, slot, deadline in reversed(current_calls()) if slot.state != "over"), math.inf
-    )
-    return now + MOST_SECONDS if deadline == math.inf else deadline
+def find_latest_turn(entered: float) -> float:
+    """When a call that is made within others, and waits for a slot since then, gives up: models that wait for
+    each other would do so for ever. Infinity for any other call."""
+    deadlines = [deadline for _, slot, deadline in current_calls() if slot.state != "over"]
+    if not deadlines:
+        return math.inf
+    return entered + MOST_SECONDS if deadlines[-1] == math.inf else deadlines[-1]

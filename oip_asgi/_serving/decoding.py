@@ -135,9 +135,9 @@ def accept(request: InferenceRequest, model: Model, handler: Handler, regions: R
     """Check a request against the model."""
     parameters, codecs = request.parameters, handler.codecs
     timeout, content_type = math.inf, None
-    # which only the encoder reads
+    # binary_data_output alone, as clients send it, is for the encoder
     if parameters and (len(parameters) > 1 or "binary_data_output" not in parameters):
-        _check_parameters(parameters, "the request", codecs, of_request=True)
+        _check_common(parameters, "the request", codecs, of_request=True)
         check_parameters(parameters, handler.binding.read_alone, handler.binding.refused)
         if "timeout" in parameters:
             timeout = _read_timeout(parameters["timeout"], counts=model.options.allow_timeout_override)
@@ -148,7 +148,7 @@ def accept(request: InferenceRequest, model: Model, handler: Handler, regions: R
             where = f"input {show(tensor.name)}"
             if regions.is_on:
                 refuse_region_beside_data(tensor.parameters, where)
-            _check_parameters(tensor.parameters, where, codecs)
+            _check_common(tensor.parameters, where, codecs)
         if tensor.array.flags.writeable:
             make_read_only(tensor.array)
     outputs: Sequence[RequestOutput] = ()
@@ -226,14 +226,14 @@ def _check_outputs(
     is_plain = True
     for output in outputs:
         if output.parameters:
-            _check_parameters(output.parameters, f"requested output {show(output.name)}", codecs, supported)
+            _check_common(output.parameters, f"requested output {show(output.name)}", codecs, supported)
             if "content_type" in output.parameters:
                 content_types[output.name] = str(output.parameters["content_type"])
             is_plain = is_plain and output.parameters.keys().isdisjoint(ELSEWHERE)
     return content_types, is_plain
 
 
-def _check_parameters(
+def _check_common(
     parameters: Parameters,
     where: str,
     codecs: Codecs,
@@ -241,6 +241,7 @@ def _check_parameters(
     *,
     of_request: bool = False,
 ) -> None:
+    """Check what parameters of a request, an input and a requested output have in common."""
     check_supported(parameters, where, supported)
     if "content_type" in parameters:
         codecs.check(parameters["content_type"], where, of_request=of_request)

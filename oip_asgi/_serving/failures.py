@@ -60,17 +60,21 @@ FAILURES: Final = (DeadlinePassed, Stopped, ModelRaised, QuitWithin)
 
 
 def as_error(call: Call[Any], failure: Exception) -> InferenceError:
-    """Make the error for the client of one of `FAILURES`. What user code raised is logged, inside the call's
-    span."""
+    """Make the error for the client of one of `FAILURES`, with the same cause. What user code raised is
+    logged, inside the call's span."""
+    error: InferenceError
     with within(call.span):
         if type(failure) is DeadlinePassed:
-            return _make_late_error(call, failure.__cause__)
-        if type(failure) is Stopped:
-            if call.slot.state == "unloaded":
-                return call.model.lifecycle.make_refusal("it was unloaded")
-            return make_stopping_error(call.model)
-        is_logged = isinstance(failure, ModelRaised) and failure.is_logged
-        return _make_model_error(call, failure.__cause__ or failure, is_logged=is_logged)
+            error = _make_late_error(call, failure.__cause__)
+        elif type(failure) is not Stopped:
+            is_logged = isinstance(failure, ModelRaised) and failure.is_logged
+            error = _make_model_error(call, failure.__cause__ or failure, is_logged=is_logged)
+        elif call.slot.state == "unloaded":
+            error = call.model.lifecycle.make_refusal("it was unloaded")
+        else:
+            error = make_stopping_error(call.model)
+    error.__cause__ = failure.__cause__
+    return error
 
 
 def _make_late_error(call: Call[Any], raised: BaseException | None) -> TimedOut:

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 from .._io import IO, DeadlinePassed
 from .._models.callables import is_async
 from .._models.model import Model
-from .._models.statistics import Statistics
+from .._models.statistics import Statistics, Timings
 from .._protocol.access import Access, Action, MakeAccess
 from .._protocol.errors import Forbidden, InferenceError, error_text, show
 from .._protocol.log import escape, log_fields, log_raised, logger
@@ -109,7 +109,7 @@ class Guard:
                 extra=log_fields(escape(access.model or ""), access.version, None, 0.0),
             )
         if access.action == "infer":
-            self._refused.record(outcome_of(refusal, has_entered=False), None, 0.0)
+            self._refused.record(outcome_of(refusal, has_entered=False), Timings(0.0), 0.0)
         return refusal
 
     async def find_allowed(

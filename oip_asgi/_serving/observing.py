@@ -106,23 +106,21 @@ def _copy_tensors(tensors: list[Tensor], *, copies_arrays: bool) -> list[Tensor]
 def end_request(
     model: Model,
     wire: WireFormat[Any],
-    timings: Timings | None,
+    timings: Timings,
     span: Span | None,
     heard: Heard | None,
     ended: float,
     error: BaseException | None,
 ) -> None:
     """Record the end of a request: in its model's numbers, the log, its span, and for observers. A request
-    without an `error` was answered. One without `timings` was refused before its body was read."""
-    outcome: Outcome = (
-        "ok" if error is None else outcome_of(error, has_entered=timings is not None and timings.entered > 0)
-    )
+    without an `error` was answered."""
+    outcome: Outcome = "ok" if error is None else outcome_of(error, has_entered=timings.entered > 0)
     model.statistics.record(outcome, timings, ended)
     if error is not None:
         log_failure(model, timings, span, ended, error, outcome)
     if span is not None:
-        queued = None if timings is None or not timings.called else timings.started - timings.entered
-        span.end(outcome, None if timings is None else timings.id, queued, error)
+        queued = timings.started - timings.entered if timings.called else None
+        span.end(outcome, timings.id, queued, error)
     if heard is not None:
         _tell_observers(model, wire, timings, heard, ended, error)
 
@@ -130,7 +128,7 @@ def end_request(
 def _tell_observers(
     model: Model,
     wire: WireFormat[Any],
-    timings: Timings | None,
+    timings: Timings,
     heard: Heard,
     ended: float,
     error: BaseException | None,
@@ -145,11 +143,11 @@ def _tell_observers(
     observation = Observation(
         model.name,
         model.version,
-        None if timings is None else timings.id,
+        timings.id,
         request,
         response,
         None if error is None else _tell_error(error),
-        0.0 if timings is None else ended - timings.since,
+        ended - timings.since,
         time.time(),
         wire.head.transport,
         heard.responses,

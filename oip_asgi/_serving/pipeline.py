@@ -17,21 +17,18 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 from .._codecs.rows_as_json import OBJECTS
 from .._extensions.cache import Cache
 from .._io import IO, Stopped
-from .._models.idle import WentIdle
 from .._models.model import Model
 from .._models.statistics import Timings
-from .._protocol.datatypes import Buffer
 from .._protocol.errors import IS_A_STREAM, InvalidRequest, NotFound
 from .._protocol.tensors import REGION
 from .batch import answer_in_batch, wait_within_calls
 from .call import Call, may_decode_long, may_encode_here
-from .call_stack import current_calls, find_callers, find_latest_turn
+from .call_stack import current_calls, find_callers
 from .decoding import WireFormat
 from .engine import Engine
 from .failures import FAILURES, as_error, make_busy_error, make_stopping_error
 from .held_loop import HELD_SECONDS, note_long
 from .observing import end_request, hear_refusal
-from .record import Span
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
@@ -61,7 +58,7 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
         call = await let_in(engine, model, wire, io)
     turn = call.slot.turn
     try:
-        if turn is not None and call.latest_turn != math.inf and not call.model.has_batches:
+        if turn is not None and current_calls() and not call.model.has_batches:
             await wait_within_calls(call, turn, io)
         if call.cached is not None:  # it has not entered
             encode = partial(call.encode, call.cached)
@@ -78,7 +75,7 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
             if call.body is None and turn is None:
                 call.timings.started = call.timings.entered
             else:
-                await _wait_for_turn(call, io)
+                await wait_for_turn(call, io)
             if call.handler.kind == "async":
                 response = await io.call(call.run_async, call.deadline)
             else:
@@ -89,9 +86,9 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
                 answer = await io.run(encode, "conversion", deadline=call.deadline)
             encoded = answer
     except FAILURES as failure:
-        raise _fail_call(call, as_error(call, failure), failure.__cause__) from failure.__cause__
+        raise fail_call(call, as_error(call, failure)) from failure.__cause__
     except BaseException as error:
-        _fail_call(call, error)
+        fail_call(call, error)
         raise
     end_call(call)
     return encoded
@@ -107,7 +104,7 @@ async def _answer_in_thread(call: Call[T], io: IO) -> T:
     return answer
 
 
-async def _wait_for_turn(call: Call[Any], io: IO) -> None:
+async def wait_for_turn(call: Call[Any], io: IO) -> None:
     """Wait for the turn of what runs on the event loop. A worker thread decodes what is long."""
     slot, timings = call.slot, call.timings
     if call.body is not None:
@@ -125,65 +122,55 @@ async def let_in(
     """Let a request in: its call has a slot then, or a place in the queue. Nearly all requests wait for
     nothing before that."""
     span = None if engine.tracer is None else engine.tracer.begin(model.name, model.version)
-    body = wire.body
-    while True:
-        if body is None or model.lifecycle.state != "ready" or model.cache is not None:
-            model, body = await _wait_for_load_and_body(engine, model, wire, io, span, body)
-        since, seconds, limiter = engine.clock(), model.timeout, model.limiter
-        if wire.timeout < seconds:
-            seconds = wire.timeout
-        call, timings = None, Timings(since)
-        try:
+    body, call, timings = wire.body, None, None
+    try:
+        while True:
+            if body is None or model.lifecycle.state != "ready" or model.cache is not None:
+                serving = await _admit_request(engine, model, io)
+                if serving is not model:
+                    model = serving
+                    continue
+                if body is None:
+                    body = await wire.read(io)
+                    continue  # the model may be another one by now
+            since, seconds, limiter = engine.clock(), model.timeout, model.limiter
+            if wire.timeout < seconds:
+                seconds = wire.timeout
+            timings = Timings(since)
             with limiter.lock:
-                handler = model.lifecycle.handler or model.lifecycle.refuse()
+                handler = model.lifecycle.handler
+                if handler is None:
+                    if model.lifecycle.is_idle:
+                        continue  # it has just been unloaded: it is loaded again
+                    raise model.lifecycle.make_refusal()
                 handler.uses.count += 1
                 slot = limiter.slot_type(limiter, handler.uses)
                 call = Call(engine, model, wire, span, seconds, since + seconds, timings, body, handler, slot)
                 if model.cache is None:
                     _enter_slot(call)
-            if handler.streams and takes != "items":
-                if handler.once is None and takes == "response":
-                    raise InvalidRequest(f"{model} {IS_A_STREAM} {_STREAMING}")
-                call.handler = handler.once or handler
-            is_short = (len(body) if wire.size is None else wire.size) <= handler.binding.most_on_loop
-            if (is_short or may_decode_long(call, body)) and not (
-                engine.regions.is_on and _REGION.search(body)
-            ):
-                call.decode()
-            if model.cache is not None:
-                await _look_up_response(call, model.cache, io)
-                if call.cached is not None:  # it needs no slot
-                    return call
-                with limiter.lock:
-                    _enter_slot(call)
-            timings.entered = engine.clock()
-            return call
-        except WentIdle:
-            pass  # it has just been unloaded: it is loaded again
-        except BaseException as error:
-            if call is None:
-                end_request(model, wire, timings, span, hear_refusal(model), engine.clock(), error)
-            else:
-                _fail_call(call, error)
-            raise
-
-
-async def _wait_for_load_and_body(
-    engine: Engine, model: Model, wire: WireFormat[T], io: IO, span: Span | None, body: Buffer | None
-) -> tuple[Model, Buffer]:
-    """Wait until a model is loaded, and read the body if it is not there. Return the model, or what has
-    replaced it, and the body."""
-    try:
-        while True:
-            while (serving := await _admit_request(engine, model, io)) is not model:
-                model = serving
-            if body is not None:
-                return model, body
-            body = await wire.read(io)
-            if not engine.stopping and model.lifecycle.state not in _GONE:
-                return model, body
+            break
+        if handler.streams and takes != "items":
+            if handler.once is None and takes == "response":
+                raise InvalidRequest(f"{model} {IS_A_STREAM} {_STREAMING}")
+            call.handler = handler.once or handler
+        size = wire.size  # from Python, this looks at all inputs
+        is_short = (len(body) if size is None else size) <= handler.binding.most_on_loop
+        if (is_short or may_decode_long(call, body)) and not (engine.regions.is_on and _REGION.search(body)):
+            call.decode()
+        if model.cache is not None:
+            await _look_up_response(call, model.cache, io)
+            if call.cached is not None:  # it needs no slot
+                return call
+            with limiter.lock:
+                _enter_slot(call)
+        timings.entered = engine.clock()
+        return call
     except BaseException as error:
-        end_request(model, wire, None, span, hear_refusal(model), engine.clock(), error)
+        if call is None:
+            ended = engine.clock()
+            end_request(model, wire, timings or Timings(ended), span, hear_refusal(model), ended, error)
+        else:
+            fail_call(call, error)
         raise
 
 
@@ -226,8 +213,6 @@ def _enter_slot(call: Call[Any]) -> None:
     may_run = not model.options.max_batch_delay or not may_wait
     if not model.limiter.enter(call.slot, may_run, may_wait):
         raise make_busy_error(model)
-    if within and call.slot.state == "waiting":
-        call.latest_turn = find_latest_turn(engine.clock())
 
 
 def end_call(call: Call[Any]) -> None:
@@ -242,11 +227,15 @@ def end_call(call: Call[Any]) -> None:
     end_request(call.model, call.wire, timings, call.span, call.heard, timings.answered, None)
 
 
-def _fail_call(call: Call[Any], error: E, cause: BaseException | None = None) -> E:
-    """End a call with an error, and return the error."""
+def fail_call(call: Call[Any], error: E) -> E:
+    """End a call that failed, or whose stream broke off, and return the error."""
     if call.slot.state != "over":
         call.slot.give_up()
-    return call.note(error, cause)
+    if call.flight is not None:
+        call.flight.end(error)
+    heard = call.heard if call.body is None else hear_refusal(call.model)
+    end_request(call.model, call.wire, call.timings, call.span, heard, call.engine.clock(), error)
+    return error
 
 
 async def _admit_request(engine: Engine, model: Model, io: IO) -> Model:

@@ -96,14 +96,13 @@ def outcome_of(error: BaseException, *, has_entered: bool) -> Outcome:
 
 def log_failure(
     model: Model,
-    request: Timings | None,
+    request: Timings,
     span: Span | None,
     ended: float,
     error: BaseException,
     outcome: Outcome,
 ) -> None:
-    """Log that a request failed or was refused. `request` is None if it was refused before its body was
-    there."""
+    """Log that a request failed or was refused."""
     is_refused = outcome in ("invalid", "busy") or isinstance(error, NotReady)
     level, what = (logging.DEBUG, "was refused") if is_refused else (logging.ERROR, "failed")
     if (
@@ -112,8 +111,7 @@ def log_failure(
         or (is_refused and not logger.isEnabledFor(level))
     ):
         return
-    request_id, seconds = (None, 0.0) if request is None else (request.id, ended - request.since)
-    fields = log_fields(model.name, model.version, request_id, seconds)
+    fields = log_fields(model.name, model.version, request.id, ended - request.since)
     text = error_text(error) + ("" if error.__cause__ is None else f" ({error_text(error.__cause__)})")
     with within(span):
         log(
@@ -130,7 +128,7 @@ def log_failure(
 def record_unknown(statistics: Statistics, error: InferenceError) -> None:
     """Count a request for an unknown model, or one that may not ask. All are counted as one model, because
     clients choose the names."""
-    statistics.record(outcome_of(error, has_entered=False), None, 0.0)
+    statistics.record(outcome_of(error, has_entered=False), Timings(0.0), 0.0)
     if logger.isEnabledFor(logging.DEBUG):
         logger.debug(
             "a request was refused with %d: %s",

@@ -24,12 +24,12 @@ from .._protocol.errors import InferenceError, InvalidRequest, ModelFailed, Time
 from .._protocol.log import log, log_raised, logger, name_request
 from .._protocol.tensors import InferenceResponse
 from .batch import wait_within_calls
-from .call import Call, call_model, call_model_async, respond, respond_here
+from .call import Call, Unmade, call_model, call_model_async, respond
 from .call_stack import enter_call
 from .decoding import WireFormat
 from .engine import Engine
 from .failures import FAILURES, as_client_error, as_error
-from .pipeline import end_call, infer, let_in
+from .pipeline import end_call, fail_call, infer, let_in, wait_for_turn
 from .record import within
 
 T = TypeVar("T")
@@ -55,8 +55,7 @@ class _Item(msgspec.Struct, Generic[T], gc=False):  # in no reference cycle
     returned_at: float
     encoded_at: float = 0.0
     encoded: T | None = None  # None while a worker thread is to encode it
-    # what it is made of; None also if a worker thread is to make that
-    response: InferenceResponse | None = None
+    response: InferenceResponse | Unmade | None = None  # what it is made of, while it is not encoded
 
 
 async def infer_any(engine: Engine, model: Model, wire: WireFormat[T], io: IO) -> T:
@@ -107,7 +106,9 @@ async def stream(
             if item is None:
                 break
             response = await request.encode_elsewhere(item) if item.encoded is None else item.encoded
-            request.count(item)
+            if not request.index:  # from here on there is another deadline, which the client has too
+                io.until = call.deadline = generator.until
+            request.record_response(item)
             is_out = True
             yield response
             is_out = False
@@ -144,32 +145,25 @@ class _StreamedRequest(Generic[T]):
 
     async def prepare(self, framing: Framing[T] | None) -> None:
         """Have the request decoded, and wait for the turn of what runs on the event loop."""
-        call, slot, seconds = self._call, self._call.slot, self._call.engine.options.stream_keep_alive
+        call, seconds = self._call, self._call.engine.options.stream_keep_alive
         if framing is not None and seconds is not None:
             self._io.keep_alive(seconds, framing.make_beat)
-        if slot.turn is not None and call.latest_turn != math.inf:
-            await wait_within_calls(call, slot.turn, self._io)
+        if call.slot.turn is not None:
+            await wait_within_calls(call, call.slot.turn, self._io)
         call.deadline = min(call.deadline, self._generator.until)
-        if call.body is not None:
-            await self._io.run(call.decode_in_thread, "conversion", slot.turn, call.deadline)
-        if call.handler.kind == "async stream":
-            if slot.turn is not None:
-                await self._io.wait(slot.turn, call.deadline)
-            if slot.state != "running":
-                raise Stopped
+        if call.body is not None or self._generator.is_async:
+            await wait_for_turn(call, self._io)
 
     async def encode_elsewhere(self, item: _Item[T]) -> T:
-        """Encode a response in a worker thread, or make it there too."""
+        """Encode a response in a worker thread."""
+        assert item.response is not None  # it is not encoded yet
         encode = partial(self._call.encode_in_thread, item.response, is_last=False)
         response = await self._io.run(encode, "conversion", deadline=self._call.deadline)
         item.encoded_at = self._call.timings.answered
         return response
 
-    def count(self, item: _Item[T]) -> None:
-        """Count a response that leaves. From the first one on there is another deadline, which the client has
-        too."""
-        if not self.index:
-            self._io.until = self._call.deadline = self._generator.until
+    def record_response(self, item: _Item[T]) -> None:
+        """Count a response that leaves."""
         call, encoded_at, returned_at = self._call, item.encoded_at, item.returned_at
         seconds, encoding, since = (
             returned_at - item.asked_at,
@@ -179,8 +173,8 @@ class _StreamedRequest(Generic[T]):
         call.model.statistics.record_response(self.index, "success", seconds, encoding, since)
         self.index += 1
 
-    def note(self, outcome: ResponseOutcome) -> None:
-        """Record how the stream ended. Do nothing if the function was not called."""
+    def _record_end(self, outcome: ResponseOutcome) -> None:
+        """Count how the stream ended, unless the function was not called."""
         asked_at, returned_at = self._generator.asked_at, self._generator.returned_at
         if not asked_at:
             return
@@ -194,7 +188,7 @@ class _StreamedRequest(Generic[T]):
     def conclude(self) -> T | None:
         """End the request of a generator that has ended. Return the response without outputs that says so, if
         the request asks for it."""
-        self.note("empty_response")
+        self._record_end("empty_response")
         call, request = self._call, self._call.expand().request
         call.timings.returned = call.timings.answered = call.engine.clock()
         end_call(call)
@@ -204,46 +198,21 @@ class _StreamedRequest(Generic[T]):
             request, InferenceResponse([], {FINAL: True}, request.id, call.model.name, call.model.version)
         )
 
-    async def end(self, outcome: ResponseOutcome, *, closes: bool = True) -> None:
-        """Record how the stream ended, close the generator, and give the slot back. If a thread runs the
-        generator now, that thread does both."""
-        self.note(outcome)
-        generator, slot = self._generator, self._call.slot
-        try:
-            if closes and generator.is_async:
-                if generator.made is not None:
-                    await self._io.call_always(generator.close)
-            elif closes and slot.give_up_generator():
-                if generator.made is None:  # from here on, no thread begins it
-                    slot.end_part(is_last=True)
-                else:
-                    await self._close_in_thread()
-        except QuitWithin as error:  # raised by the model itself, such as by a task that it awaits
-            generator.log_closing(error)
-        finally:
-            slot.give_up()
-
-    async def _close_in_thread(self) -> None:
-        try:
-            closing = self._io.run_always(self._generator.close_in_thread, "model")
-        except RuntimeError:  # the system has no more threads
-            self._call.slot.end_part(is_last=True)
-            raise
-        await closing
-
     async def fail(self, error: BaseException, *, is_out: bool) -> Exception | None:
         """End the request with an error, and return the one for its client; None if nobody waits for it any
         more."""
+        self._record_end("fail" if isinstance(error, Exception) else "cancel")
         # a stopped generator runs no more, and neither does its event loop or thread
-        closes, cause = type(error) is not Stopped, None
+        may_close = type(error) is not Stopped
         if isinstance(error, GeneratorExit):
-            closes = is_out and self._io.can_wait()  # else its event loop has ended
+            may_close = is_out and self._io.can_wait()  # else its event loop has ended
         try:
-            await self.end("fail" if isinstance(error, Exception) else "cancel", closes=closes)
+            if may_close:
+                await self._generator.close(self._io)
         finally:
             if isinstance(error, FAILURES):
-                cause, error = error.__cause__, self._as_error(error)
-            self._call.note(error, cause)
+                error = self._as_error(error)
+            fail_call(self._call, error)
         return error if isinstance(error, Exception) else None
 
     def _as_error(self, failure: Exception) -> InferenceError:
@@ -262,7 +231,9 @@ class _StreamedRequest(Generic[T]):
                 request,
                 extra=call.log_fields(),
             )
-        return TimedOut(f"{call.model} did not end its stream within {seconds:g} seconds, its stream_timeout")
+        late = TimedOut(f"{call.model} did not end its stream within {seconds:g} seconds, its stream_timeout")
+        late.__cause__ = failure.__cause__
+        return late
 
 
 class _Generator(Generic[T]):
@@ -290,11 +261,11 @@ class _Generator(Generic[T]):
         try:
             goes_on = self._count < _MEASURED
             response = await call_model_async(
-                call, self._ask, self._take, StopAsyncIteration, goes_on=goes_on
+                call, self._ask, self._respond, StopAsyncIteration, goes_on=goes_on
             )
         except StopAsyncIteration:
             call.handler.watch.is_measured = False
-            self._take(call, _END)
+            self._check_end()
             return None
         finally:
             returned_at = self.returned_at = self._clock()
@@ -307,15 +278,14 @@ class _Generator(Generic[T]):
     def next_in_thread(self) -> _Item[T] | None:
         """The next item; None after the last one."""
         call = self._call
-        if not call.slot.begin():
-            raise Stopped
+        call.slot.begin()
         try:
             self.asked_at, self.returned_at = self._clock(), 0.0
             try:
                 # one context for all of its items: it may set a context variable, and reset it after a
                 # `yield`
                 context = self._context = self._context or copy_context()
-                response = context.run(call_model, call, self._ask, self._take)
+                response = context.run(call_model, call, self._ask, self._respond_or_end)
             finally:
                 self.returned_at = self._clock()
             if response is None:
@@ -327,7 +297,7 @@ class _Generator(Generic[T]):
             return _Item(self.asked_at, self.returned_at, call.timings.answered, encoded)
         finally:
             if not call.slot.end_part_of_generator():
-                self.close_in_thread()
+                self._close_in_thread()
 
     def _ask(self, call: Call[T]) -> Any:
         """Ask for the next item, or what is to be awaited for it."""
@@ -338,31 +308,56 @@ class _Generator(Generic[T]):
             self.made = call.call_function()
         return self.made.__anext__() if self.is_async else next(self.made, _END)
 
-    def _take(self, call: Call[T], item: Any) -> InferenceResponse | None:
-        """Make the response of an item. None after the last one, or if a worker thread is to make it."""
-        if self._wants_one:
-            self._check_only(has_ended=item is _END)
-        if item is _END:
-            return None
-        return respond_here(call, item) if self.is_async else respond(call, item)
+    def _respond_or_end(self, call: Call[T], item: Any) -> InferenceResponse | Unmade | None:
+        """Make the response of an item; None after the last one."""
+        if item is not _END:
+            return self._respond(call, item)
+        self._check_end()
+        return None
 
-    def _check_only(self, *, has_ended: bool) -> None:
-        """Check that there is one response, where one was asked for."""
-        model = self._call.model
-        if has_ended and not self._count:
+    def _respond(self, call: Call[T], item: Any) -> InferenceResponse | Unmade:
+        if self._wants_one and self._count:
+            raise InvalidRequest(f"{call.model} answered more than once: use generate_stream")
+        return respond(call, item)
+
+    def _check_end(self) -> None:
+        """Check that there was a response, where one was asked for."""
+        if self._wants_one and not self._count:
+            model = self._call.model
             with within(self._call.span):
                 log("%s answered nothing, where one response was asked for", model)
             raise ModelFailed(f"{model} answered nothing: generate_stream takes any number of responses")
-        if not has_ended and self._count:
-            raise InvalidRequest(f"{model} answered more than once: use generate_stream")
 
-    async def close(self) -> None:
+    async def close(self, io: IO) -> None:
+        """Close it. If a thread runs it now, that thread does this afterwards, and gives the slot back."""
+        try:
+            if self.is_async:
+                if self.made is not None:
+                    await io.call_always(self._close)
+            elif self._call.slot.give_up_generator():
+                await self._begin_to_close(io)
+        except QuitWithin as error:  # raised by the model itself, such as by a task that it awaits
+            self._log_closing(error)
+
+    async def _close(self) -> None:
         try:
             await self.made.aclose()
         except Exception as error:
-            self.log_closing(error)
+            self._log_closing(error)
 
-    def close_in_thread(self) -> None:
+    async def _begin_to_close(self, io: IO) -> None:
+        """Have a thread close it, which gives the slot back. From here on, no other thread begins it."""
+        if self.made is None:  # there is nothing to close
+            self._call.slot.end_part(is_last=True)
+            return
+        try:
+            closing = io.run_always(self._close_in_thread, "model")
+        except RuntimeError:  # the system has no more threads
+            self._call.slot.end_part(is_last=True)
+            raise
+        await closing
+
+    def _close_in_thread(self) -> None:
         """Close it, and give the slot back."""
         try:
             if self._context is not None and self.made is not None:
@@ -370,11 +365,11 @@ class _Generator(Generic[T]):
                 self._context.run(enter_call, call.model, call.slot, call.deadline)
                 self._context.run(self.made.close)
         except Exception as error:
-            self.log_closing(error)
+            self._log_closing(error)
         finally:
             self._call.slot.end_part(is_last=True)
 
-    def log_closing(self, error: Exception) -> None:
+    def _log_closing(self, error: Exception) -> None:
         call, request = self._call, name_request(self._call.timings.id)
         with within(call.span):
             log_raised(

@@ -1,6 +1,6 @@
 """How requests wait, and what they wait for: threads and loops."""
 
-from oip_asgi._io import ClientGone, DeadlinePassed, Fed, Part, QuitWithin, Signal, Work, finish
+from oip_asgi._io import ClientGone, DeadlinePassed, Fed, Part, QuitWithin, Signal, Stopped, Work, finish
 from oip_asgi._runtime import pieces, threads
 from oip_asgi._runtime.async_io import AsyncIO, Patrol
 from oip_asgi._runtime.background import BackgroundLoop, Loan
