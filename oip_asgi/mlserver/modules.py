@@ -92,7 +92,7 @@ class _Loader(SourceFileLoader):
             sys.modules.update({name: sys.modules[f"{folder.package}.{name}"] for name in names})
         vars(module)["__builtins__"] = {**vars(builtins), "__import__": folder.import_}
         try:
-            exec(code, vars(module))  # type: ignore[arg-type]
+            exec(code, vars(module))
         except BaseException:
             if not is_shared:
                 sys.modules.pop(plain, None)
