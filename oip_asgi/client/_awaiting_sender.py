@@ -94,26 +94,27 @@ class AwaitingSender:
                 self._address.url, cause, is_unsent=is_unsent, is_timeout=isinstance(error, TimeoutError)
             ) from error
         finally:
-            is_sent = body is None or body.is_whole
-            if response is not None and not (
-                is_sent and response.content.at_eof() and is_kept(response.status, request)
-            ):
+            if response is not None and not response.content.at_eof():
                 response.close()
-                if isinstance(response, _Response) and response.transport is not None:
-                    response.transport.close()
 
     async def close(self) -> None:
         await self._sessions.close()
 
 
 class _Response(aiohttp.ClientResponse):
-    """Remembers its connection, which aiohttp keeps for the next request as soon as the body has come."""
-
-    transport: asyncio.Transport | None = None
+    """Has its connection closed, if the server does not keep it. As soon as the body has come, aiohttp gives
+    it to the next request: later is too late."""
 
     async def start(self, connection: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
-        self.transport = connection.transport
-        return await super().start(connection)
+        protocol = connection.protocol
+        assert protocol is not None  # it is not given back yet
+        await super().start(connection)
+        if not is_kept(self.status, int(self.request_info.headers.get("Content-Length", 0))):
+            if connection.protocol is None:  # the body came with the head
+                protocol.close()
+            else:
+                protocol.force_close()
+        return self
 
 
 class _Body(aiohttp.Payload):
@@ -122,7 +123,7 @@ class _Body(aiohttp.Payload):
     def __init__(self, parts: list[Buffer], limit: asyncio.Timeout, seconds: float | None) -> None:
         super().__init__(parts)
         self._limit, self._seconds = limit, seconds
-        self.is_whole = self.is_answered = False
+        self.is_answered = False
 
     async def write(self, writer: Any) -> None:
         for piece in cut_pieces(self._value):
@@ -130,11 +131,12 @@ class _Body(aiohttp.Payload):
                 for _ in range(_TURNS):
                     await asyncio.sleep(0)
             if self.is_answered:
+                if writer.transport is not None:  # the server waits for the rest
+                    writer.transport.get_protocol().force_close()
                 return
             await writer.write(piece)
             if self._seconds is not None:
                 self._limit.reschedule(asyncio.get_running_loop().time() + self._seconds)
-        self.is_whole = True
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         return b"".join(self._value).decode(encoding, errors)

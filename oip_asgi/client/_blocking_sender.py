@@ -139,7 +139,7 @@ class BlockingSender:
                 yield piece
             if response.length:
                 raise IncompleteRead(b"", response.length)
-            is_read = is_kept(response.status, request)
+            is_read = is_kept(response.status, request.size)
         except (OSError, HTTPException) as error:
             is_timeout = isinstance(error, TimeoutError)
             raise make_failure(

@@ -3,13 +3,14 @@ declared, as on the server itself."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from .._codecs.column_dtypes import CATEGORIES, DTYPE, is_dtype
 from .._codecs.content_types import default_codecs
 from .._protocol.errors import ModelFault, show
-from .._protocol.specs import OpenSpec, TensorSpec
+from .._protocol.specs import LABELS, OpenSpec, TensorSpec
 
 
 def get_list(document: Mapping[str, Any], name: str) -> list[Any]:
@@ -40,6 +41,8 @@ def read_specs(metadata: Mapping[str, Any], what: str) -> list[TensorSpec]:
         try:
             shape, parameters = [int(size) for size in each["shape"]], each.get("parameters") or {}
             fields = {**_find_column(parameters, each["datatype"]), **OpenSpec.find_fields(shape, parameters)}
+            if what == "outputs":
+                fields["labels"] = _find_labels(parameters)
             specs.append(OpenSpec(each["name"], each["datatype"], shape, **fields))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ModelFault(
@@ -61,3 +64,10 @@ def _find_column(parameters: Mapping[str, Any], datatype: str) -> dict[str, Any]
             else {}
         ),
     }
+
+
+def _find_labels(parameters: Mapping[str, Any]) -> list[str] | None:
+    """The labels of an output, as `TensorSpec.labels` are in metadata: another server may mean something else
+    by them."""
+    text = parameters.get(LABELS)
+    return json.loads(text) if isinstance(text, str) and text.startswith('["') else None

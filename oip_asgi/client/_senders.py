@@ -47,10 +47,10 @@ _FAILED: Final = 500
 fail."""
 
 
-def is_kept(status: int, request: HTTPRequest) -> bool:
-    """Whether a server keeps the connection after an answer with this status. Many close it if they refuse
-    what they have not read."""
-    return status != _FAILED and (status < 300 or request.size <= LONG)
+def is_kept(status: int, size: int) -> bool:
+    """Whether a server keeps the connection after an answer with this status to a body of this size. Many
+    close it if they refuse what they have not read."""
+    return status != _FAILED and (status < 300 or size <= LONG)
 
 
 def is_readable(connection: Any) -> bool:

@@ -43,9 +43,10 @@ from .row_files import (
 
 # Requests
 
-_OF_ALL_ROWS: Final = (401, 403, 404, 405, 407, 429, 503)
-"""What a server answers whatever the rows are; with the last two, it may answer otherwise after a while."""
-
+_PASSING: Final = (429, 502, 503)
+"""What a server answers that is busy or starts, or a proxy before it: later, it may answer otherwise."""
+_OF_ALL_ROWS: Final = (401, 403, 404, 405, 407, *_PASSING)
+"""What a server answers whatever the rows are."""
 
 _PLACE: Final = re.compile(
     r"""\A(?:((?:input|column|tensor) (?:'[^']*'|"[^"]*")(?:,|:| cannot [^:]*:) )"""
@@ -134,7 +135,7 @@ def ask_patiently(
         try:
             return ask(*arguments)
         except (ErrorResponse, ConnectionFailed) as error:
-            is_passing = getattr(error, "response_status", 503) in (429, 503)
+            is_passing = getattr(error, "response_status", 503) in _PASSING
             after = getattr(error, "response_headers", {}).get("retry-after", "").strip()
             # who says a date gets a second, as servers that are busy say seconds
             seconds = min(max(float(after), 0.1), 60.0) if after.isdecimal() else 1.0
@@ -214,7 +215,7 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "--patience": {
         "type": float,
         "default": 60.0,
-        "help": "seconds to try again where the server is busy (503) or away; %(default)s",
+        "help": "seconds to try again where the server is busy (503) or away (502); %(default)s",
     },
 }
 _UNDECLARED: Final = """\
@@ -229,11 +230,7 @@ def make_plan(
     refused."""
     metadata = patiently(client.model_metadata, options.model, options.version)
     binary = "binary_tensor_data" in patiently(client.metadata).get("extensions", ())
-    labels = {  # another server may mean something else by them
-        each["name"]: json.loads(text)
-        for each in metadata.get("outputs") or ()
-        if (text := str((each.get("parameters") or {}).get("labels"))).startswith('["')
-    }
+    labels = {spec.name: spec.labels or () for spec in read_specs(metadata, "outputs")}
     # the scalars beside a data frame are the same for all rows
     scalars = ((), (1,)) if (metadata.get("parameters") or {}).get("content_type") == "pd" else ()
     specs = [spec for spec in read_specs(metadata, "inputs") if spec.shape not in scalars]
@@ -253,13 +250,17 @@ def make_plan(
 
 def run(options: argparse.Namespace) -> int:
     out, rows, suffix = options.out, options.rows, options.out.suffix.lower()
-    need(out.resolve() != rows.resolve(), "--out is the file of the rows")
     need(min(options.chunk, options.connections) > 0, "--chunk and --connections: expected 1 or more")
     need(
         {rows.suffix.lower(), suffix} <= READERS.keys(),
         f"{rows}, {out}: expected names that end with .csv, .jsonl or .parquet",
     )
     file = out.with_name(f"{out.name}.part.jsonl")
+    refused_file = out.with_suffix(".refused.csv" if suffix == ".csv" else ".refused.jsonl")
+    need(
+        rows.resolve() not in (each.resolve() for each in (out, file, refused_file)),
+        f"{rows} is a file that this run writes: choose another --out",
+    )
     need(
         file.exists() or not (options.resume and out.exists()),
         f"--resume: {out} is complete: leave --resume out to score all rows anew",
@@ -301,9 +302,9 @@ def run(options: argparse.Namespace) -> int:
                 why = f"; stopped, as {str(stopped) or 'it was interrupted'}; --resume goes on from here"
             finally:  # also if the disk is full: threads that wait for the server end then
                 gives_up.set()
-            write_rows(out, lambda: find_entries(journal, "scored"))
             refused = list(find_entries(journal, "refused"))
-    refused_file = out.with_suffix(".refused.csv" if suffix == ".csv" else ".refused.jsonl")
+            if len(refused) < done:  # else what an earlier run wrote stays
+                write_rows(out, lambda: find_entries(journal, "scored"))
     refused_file.unlink(missing_ok=True)
     reasons = ""
     if refused:

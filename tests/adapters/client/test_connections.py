@@ -239,7 +239,8 @@ def test_a_request_on_a_connection_that_is_reset_before_it_is_read_is_sent_once_
         serving.join(10)
 
 
-LARGE = b'{"outputs":[{"name":"y","datatype":"FP32","shape":[50000],"data":[' + b"1," * 49_999 + b"1]}]}"
+# longer than what a client reads ahead: of an answer that has come whole, the connection is kept
+LARGE = b'{"outputs":[{"name":"y","datatype":"FP32","shape":[500000],"data":[' + b"1," * 499_999 + b"1]}]}"
 
 
 @pytest.mark.parametrize("has_length", [True, False])
@@ -254,7 +255,7 @@ def test_an_answer_above_the_limit_is_not_read(connect: Connect, has_length: boo
             peer.wait_for_open(0)
         for limit in (len(LARGE), None):
             with connect(url, max_body_bytes=limit) as client:
-                assert len(client.infer("m", {})["y"]) == 50_000
+                assert len(client.infer("m", {})["y"]) == 500_000
 
 
 def test_an_event_above_the_limit_is_not_read_and_a_long_stream_is() -> None:
@@ -287,7 +288,7 @@ def test_remote_reads_no_more_than_its_server_takes() -> None:
         small, large = InferenceServer(max_body_bytes=1000), InferenceServer(max_body_bytes=None)
         for server in (small, large):
             server.register("m", load=remote(url, "m", wait=0))
-        assert len(large.infer_sync("m", {"x": np.zeros(1)})["y"]) == 50_000
+        assert len(large.infer_sync("m", {"x": np.zeros(1)})["y"]) == 500_000
         with pytest.raises(InferenceError, match="model 'm' failed: its server gave a broken answer") as caught:
             small.infer_sync("m", {"x": np.zeros(1)})
         for server in (small, large):
@@ -322,6 +323,32 @@ def test_what_is_long_is_written_and_read_in_other_threads(inputs: dict[str, Any
         assert seen == {"write_inference": False, "read_inference": inputs["x"].dtype == np.float64}
         client.infer("echo", {"x": np.ones(400_000, np.float32)})
         assert seen == {"write_inference": True, "read_inference": True}
+
+
+@pytest.mark.parametrize("is_split", [True, False])
+def test_a_connection_that_is_not_kept_after_500_is_not_given_to_another_request(is_split: bool) -> None:
+    failed = b'{"error":"it failed"}'
+    head = b"HTTP/1.1 500 X\r\nContent-Length: %d\r\n\r\n" % len(failed)
+
+    def answer(request: bytes) -> list[bytes]:
+        if b"/models/bad/" not in request.partition(b"\r\n")[0]:
+            return [with_length(GOOD)]
+        return [head, failed] if is_split else [head + failed]
+
+    async def ask(client: AsyncClient, number: int) -> None:
+        for turn in range(20):
+            if (number + turn) % 3:
+                assert (await client.infer("good", {}))["y"].tolist() == [1, 2]
+            else:
+                with pytest.raises(InferenceError, match="it failed"):
+                    await client.infer("bad", {})
+
+    async def ask_all(url: str) -> None:
+        async with AsyncClient(url) as client:
+            await asyncio.gather(*(ask(client, number) for number in range(20)))
+
+    with Peer(answer).listening() as url:
+        asyncio.run(ask_all(url))
 
 
 def test_cancelled_calls_leave_no_connection_and_no_task() -> None:

@@ -93,3 +93,10 @@ def test_a_file_system_without_locks_is_no_hindrance(score: Score, waiting: Wait
     monkeypatch.setattr(pytest.importorskip("fcntl"), "flock", refuse)
     waiting.goes_on.set()
     assert score("waits", ROWS, at=waiting.url, out="s.csv").text.splitlines() == SCORED
+
+
+def test_a_run_that_scores_nothing_leaves_what_an_earlier_one_wrote(score: Score, waiting: Waiting) -> None:
+    waiting.goes_on.set()
+    assert score("waits", ROWS, at=waiting.url, out="s.csv").status == 0
+    failed = score("waits", "area\nx\n", at=waiting.url, out="s.csv")
+    assert (failed.status, "0 of 1 rows are scored" in failed.told, failed.text.splitlines()) == (1, True, SCORED)
