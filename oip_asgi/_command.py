@@ -355,8 +355,10 @@ def describe_models(server: InferenceServer, url: str, *, has_key: bool) -> Iter
             for what, specs in (("inputs", model.inputs), ("outputs", model.outputs))
         )
         yield f"{label}: takes {takes}; returns {returns}"
-        curl = curl or _write_curl(
-            paths, f"{_PREFIX}/models/{quote(model.name, safe='')}", url, has_key=has_key
+        curl = curl or (
+            _write_curl(paths, f"{_PREFIX}/models/{quote(model.name, safe='')}", url, has_key=has_key)
+            if model.inputs
+            else ""  # where nothing is declared, an example would be a guess
         )
     if server.options.docs:
         yield f"page: {url}{_PREFIX}/docs"

@@ -24,6 +24,7 @@ import uvicorn
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_iris
 from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -127,6 +128,14 @@ def test_what_is_declared_is_what_register_declares(name: str, tmp_path: Path) -
     if name == "numbers":
         assert first == "model 'm': takes size FP64 [-1], built FP64 [-1]; returns outputs that it does not declare"
         assert error(ask(read(file), "m", size=[np.nan], built=[1])) == (400, "model 'm' refused the request: Input X contains NaN.")
+
+
+def test_where_nothing_is_declared_no_request_is_guessed(tmp_path: Path) -> None:
+    texts = make_pipeline(TfidfVectorizer(), LogisticRegression()).fit(["good", "bad", "fine"], [1, 0, 1])
+    joblib.dump(texts, tmp_path / "texts.joblib")
+    first, _ = printed(tmp_path / "texts.joblib")  # and no line for curl
+    assert first == "model 'texts': takes inputs that it does not declare; returns predict INT64 [-1], predict_proba FP64 [-1, 2]"
+    assert outputs(ask(read(tmp_path / "texts.joblib"), "texts", X=["good"]))["predict"] == [1]
 
 
 def test_what_else_is_printed(tmp_path: Path) -> None:
