@@ -89,8 +89,9 @@ class BackgroundLoop:
         return self._loop
 
     def call_later(self, seconds: float, method: Callable[[], object]) -> None:
-        """Call a method, which must not raise, on the loop after so many seconds. Its object is not kept
-        alive, and it sees none of the context variables of who calls this."""
+        """Call a method, which must not raise, on the loop after so many seconds; one that is due already is
+        called once, at the earlier time. Its object is not kept alive, and it sees none of the context
+        variables of who calls this."""
         kept, due = weakref.WeakMethod(method), time.monotonic() + seconds
         with self._lock:
             loop = self._start()
