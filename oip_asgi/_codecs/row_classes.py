@@ -22,11 +22,11 @@ from .._protocol.errors import InvalidRequest, show
 from .._protocol.schemas import RequestOutput
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor, make_tensor
-from .base import find_class, rows_of
+from .base import decode_elements, find_class, rows_of
 from .column_dtypes import DTYPE
 from .dates import NO_DATE, DatetimeCodec, read_moment
 from .entering import enter
-from .plain import Base64Codec, PandasJSONCodec, StringCodec, read_beside_missing
+from .plain import Base64Codec, PandasJSONCodec, StringCodec, read_beside_missing, read_json
 
 KINDS: Final[Mapping[type[types.Type], tuple[type, TensorSpec]]] = {
     types.BoolType: (bool, TensorSpec("any", "BOOL", [-1], pd_dtype="boolean")),
@@ -49,6 +49,8 @@ _RANGE: Final = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
 _TYPED: Final[Mapping[str | None, Mapping[str, str]]] = {None: {}, "str": {"content_type": "str"}}
 
 _MIDNIGHT: Final = time()
+
+_DATE: Final = "an ISO 8601 date and time"
 
 _OURS: Final = (Tensor, InferenceRequest, InferenceResponse, InferenceContext, RequestOutput, TensorSpec)
 """Classes that have another meaning in a signature."""
@@ -96,20 +98,20 @@ class Field(NamedTuple):
         return TensorSpec(name, kind.datatype, shape, kind.content_type, example=example, pd_dtype=nullable)
 
     def read(self, tensor: Tensor) -> list[Any]:
-        """The values of a column, one for each row: dates are texts, as in JSON."""
+        """The values of a column, one for each row."""
         shape = tensor.array.shape
         if not self.is_list:
-            return self._read_cells(tensor)
+            return self._read(tensor)
         if len(shape) != 2:
             raise InvalidRequest(f"{show(tensor.name)} has shape {list(shape)}: expected [-1, -1]")
-        cells = self._read_cells(make_tensor(tensor.name, tensor.array.reshape(-1), tensor.parameters))
-        return [cells[row * shape[1] : (row + 1) * shape[1]] for row in range(shape[0])]
+        values = self._read(make_tensor(tensor.name, tensor.array.reshape(-1), tensor.parameters))
+        return [values[row * shape[1] : (row + 1) * shape[1]] for row in range(shape[0])]
 
-    def _read_cells(self, tensor: Tensor) -> list[Any]:
+    def _read(self, tensor: Tensor) -> list[Any]:
         spec, content_type = KINDS[self.of][1], tensor.parameters.get("content_type")
         own = spec.content_type or (Base64Codec.content_type if self.is_binary else "np")
         if content_type == PandasJSONCodec.content_type and not self.is_binary:
-            return read_beside_missing(tensor, spec.dtype.kind)
+            return self._read_json(tensor)
         if tensor.array.dtype.hasobject is not spec.dtype.hasobject:
             raise InvalidRequest(
                 f"{show(tensor.name)} has datatype {tensor.datatype}: expected {spec.datatype}"
@@ -118,41 +120,44 @@ class Field(NamedTuple):
             raise InvalidRequest(
                 f"{show(tensor.name)} has the content_type {show(content_type)}: expected {own}, or none"
             )
+        if self.is_date:
+            return self._read_dates(tensor)
         if self.is_binary and content_type == own:
             return Base64Codec.decode_input(tensor)
-        if spec.content_type is not None:
+        if self.of is types.StrType:
             return StringCodec.decode_input(tensor)
-        cells: list[Any] = rows_of(tensor, "np").tolist()
+        values: list[Any] = rows_of(tensor, "np").tolist()
         is_missed = self.is_nullable and self.of is types.FloatType
-        return [None if cell != cell else cell for cell in cells] if is_missed else cells
+        return [None if value != value else value for value in values] if is_missed else values
 
-    def read_texts(self, objects: Sequence[dict[str, Any]]) -> None:
-        """Read the texts of a field of dates or bytes: msgspec and pydantic have other texts, and round finer
-        dates. What else is there, they judge."""
-        if not (self.is_date or self.is_binary):
-            return
-        for row, each in enumerate(objects):
-            if self.reads in each:
-                try:
-                    each[self.reads] = self._read_cell(each[self.reads])
-                except ValueError as error:
-                    raise InvalidRequest(f"rows[{row}].{self.reads}: {error}") from None
+    def _read_json(self, tensor: Tensor) -> list[Any]:
+        if not self.is_date:
+            return read_beside_missing(tensor, KINDS[self.of][1].dtype.kind)
+        return decode_elements(
+            tensor, lambda text: self.read_cell(read_json(text)), PandasJSONCodec.content_type, _DATE
+        )
 
-    def _read_cell(self, cell: Any) -> Any:
-        if type(cell) is not str:
-            return [*map(self._read_cell, cell)] if type(cell) is list else cell
-        text = cell.encode()
-        if self.is_binary:
-            return text
-        if self.is_nullable and text == NO_DATE:
+    def _read_dates(self, tensor: Tensor) -> list[Any]:
+        if not self.is_nullable:  # the texts are read without Python code for each
+            moments = DatetimeCodec.decode_input(tensor)
+            return moments if self.of is types.DateTimeType else [*map(_to_day, moments)]
+        return decode_elements(tensor, self._read_date, DatetimeCodec.content_type, _DATE)
+
+    def _read_date(self, text: bytes) -> datetime | date | None:
+        if text == NO_DATE and self.is_nullable:
             return None
-        try:
-            moment = read_moment(text)
-        except ValueError:
-            raise ValueError(
-                f"expected an ISO 8601 date and time, to the microsecond at most, got {show(cell)}"
-            ) from None
+        moment = read_moment(text)
         return _to_day(moment) if self.of is types.DateType else moment
+
+    def read_cell(self, cell: Any) -> Any:
+        """A value of JSON for a field of dates or bytes, of which texts are read as those of any column. What
+        else is there, the class judges. Raises ValueError."""
+        if type(cell) is not str:
+            return [*map(self.read_cell, cell)] if type(cell) is list else cell
+        try:
+            return cell.encode() if self.is_binary else self._read_date(cell.encode())
+        except ValueError:
+            raise ValueError(f"expected {_DATE}, to the microsecond at most, got {show(cell)}") from None
 
     def write(self, spec: TensorSpec, values: list[Any]) -> Tensor:
         """The tensor of a column, whose values were checked: numbers and texts are not looked at again."""
