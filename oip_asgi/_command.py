@@ -162,8 +162,11 @@ def _check_options(options: Mapping[str, Any], path: Path, *, has_workers: bool)
         options["api_key"],
     )
     ports = [
-        options[name] for name in ("port", "grpc", "metrics") if options[name]
-    ]  # each 0 is one of its own
+        options[name]
+        for name in ("port", "grpc", "metrics")
+        # 0 asks for a free one
+        if options[name] and (name != "port" or options["uds"] is options["fd"] is None)
+    ]
     needs = [
         (0 <= options["port"] <= 65535, f"port {options['port']}: expected 0 to 65535"),
         (len(set(ports)) == len(ports), "--port, --grpc and --metrics have to be different ports"),
@@ -181,7 +184,11 @@ def _check_options(options: Mapping[str, Any], path: Path, *, has_workers: bool)
             f"the environment variable {_KEY} is empty: expected a key, or unset it to serve without one",
         ),
         (
-            options["env_file"] is None or _KEY not in Path(options["env_file"]).read_text(),
+            key is not None
+            or options["env_file"] is None
+            or not re.search(
+                rb"(?m)^\s*(export\s+)?%b\s*=" % _KEY.encode(), Path(options["env_file"]).read_bytes()
+            ),
             f"--env-file is read too late for {_KEY}: set it in the environment",
         ),
         (

@@ -210,8 +210,8 @@ def read_statistics(engine: Engine, models: Iterable[Model]) -> Statistics:
 def _read_model(model: Model, now: float) -> ModelStatistics:
     taken = model.statistics.snapshot()
     answered = taken.last_answered
-    failed = [durations for outcome, durations in taken.durations.items() if outcome != "ok"]
-    durations = {
+    failed = [counts for outcome, counts in taken.durations.items() if outcome != "ok"]
+    stages = {
         **msgspec.structs.asdict(taken),
         "success": Duration(taken.durations["ok"].count, taken.durations["ok"].sum),
         "fail": Duration(sum(each.count for each in failed), sum(each.sum for each in failed)),
@@ -224,7 +224,7 @@ def _read_model(model: Model, now: float) -> ModelStatistics:
         last_inference=0 if answered is None else int((time.time() - (now - answered)) * 1000),
         inference_count=taken.inference_count,
         execution_count=taken.execution_count,
-        inference_stats=_make_document(InferStatistics, durations),
+        inference_stats=_make_document(InferStatistics, stages),
         response_stats={
             str(index): _make_document(InferResponseStatistics, each)
             for index, each in sorted(taken.responses.items())

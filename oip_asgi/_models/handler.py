@@ -209,8 +209,8 @@ def _bind_all(
     codecs: Codecs,
     optional: Collection[str],
 ) -> tuple[Binding, Mapping[str, Binding]]:
-    """How the function is called; and how for requests of some content types, for which only the `own` inputs
-    count, those that a user has declared."""
+    """How the function is called, and how for requests of some content types. For these, only the `own`
+    inputs count: those that a user has declared."""
     content_type, others = options.content_type, dict[str, Binding]()
     binding = bind(function, tuple(options.inputs), codecs, content_type, optional)
     if binding.is_untyped:

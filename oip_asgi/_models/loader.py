@@ -170,11 +170,11 @@ class Loader:
                 await self.prove(io, handler)
         except BaseException:
             if io.can_wait():
-                await self.unload(io, handler, claim=lambda: True)
+                await self.unload(io, handler)
             raise
         return handler
 
-    async def unload(self, io: IO, handler: Handler, claim: Callable[[], bool]) -> None:
+    async def unload(self, io: IO, handler: Handler, claim: Callable[[], bool] = lambda: True) -> None:
         """Call `unload=` for a handler if `claim()`, just before the call, is true. What `unload=` raises is
         logged."""
         unload = handler.options.unload

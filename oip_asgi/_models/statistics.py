@@ -165,8 +165,8 @@ class Numbers(msgspec.Struct):
     batches: dict[int, dict[str, Duration]] = {}  # executions by their rows, and by stage
     responses: dict[int, dict[str, Duration]] = {}  # of streams by their index, and by outcome or stage
 
-    # from when the body was there until the response was made, or the request had failed after it had a slot
-    # or waited for one; not of those that were refused as invalid
+    # from the body to the end: of requests that were answered, or that failed after they had a slot or waited
+    # for one, and not because they were invalid
     durations: dict[Outcome, Counts] = msgspec.field(default_factory=lambda: {"ok": Counts()})
     queues: Counts = msgspec.field(default_factory=Counts)  # how long those whose function was called waited
     executions: Counts = msgspec.field(default_factory=Counts)  # calls that returned: a batch counts once
@@ -303,7 +303,7 @@ class Statistics:
         self.add(Numbers.add_response, index, outcome, compute_infer, compute_output, since)
 
     def add(self, add: Callable[..., None], *values: Any) -> None:
-        """Count an execution: `add`, a method of Numbers, adds its values."""
+        """Count an execution, or a response of a stream: `add`, a method of Numbers, adds its values."""
         self._keep(self._events, (add, values))
 
     def _keep(self, ended: deque[T], record: T) -> None:

@@ -55,7 +55,7 @@ def find_callers() -> list[Model]:
 
 
 def find_latest_turn(entered: float) -> float:
-    """When a call that is made within others, and waits for a slot since then, gives up: models that wait for
+    """When a call within others gives up that has waited for a slot since it `entered`: models that wait for
     each other would do so for ever. Infinity for any other call."""
     deadlines = [deadline for _, slot, deadline in current_calls() if slot.state != "over"]
     if not deadlines:

@@ -66,13 +66,13 @@ def as_error(call: Call[Any], failure: Exception) -> InferenceError:
     with within(call.span):
         if type(failure) is DeadlinePassed:
             error = _make_late_error(call, failure.__cause__)
-        elif type(failure) is not Stopped:
+        elif type(failure) is Stopped and call.slot.state == "unloaded":
+            error = call.model.lifecycle.make_refusal("it was unloaded")
+        elif type(failure) is Stopped:
+            error = make_stopping_error(call.model)
+        else:
             is_logged = isinstance(failure, ModelRaised) and failure.is_logged
             error = _make_model_error(call, failure.__cause__ or failure, is_logged=is_logged)
-        elif call.slot.state == "unloaded":
-            error = call.model.lifecycle.make_refusal("it was unloaded")
-        else:
-            error = make_stopping_error(call.model)
     error.__cause__ = failure.__cause__
     return error
 

@@ -136,13 +136,13 @@ async def let_in(
             since, seconds, limiter = engine.clock(), model.timeout, model.limiter
             if wire.timeout < seconds:
                 seconds = wire.timeout
-            timings = Timings(since)
             with limiter.lock:
                 handler = model.lifecycle.handler
                 if handler is None:
                     if model.lifecycle.is_idle:
                         continue  # it has just been unloaded: it is loaded again
                     raise model.lifecycle.make_refusal()
+                timings = Timings(since)
                 handler.uses.count += 1
                 slot = limiter.slot_type(limiter, handler.uses)
                 call = Call(engine, model, wire, span, seconds, since + seconds, timings, body, handler, slot)

@@ -335,7 +335,7 @@ class _Generator(Generic[T]):
                 if self.made is not None:
                     await io.call_always(self._close)
             elif self._call.slot.give_up_generator():
-                await self._begin_to_close(io)
+                await self._close_elsewhere(io)
         except QuitWithin as error:  # raised by the model itself, such as by a task that it awaits
             self._log_closing(error)
 
@@ -345,8 +345,9 @@ class _Generator(Generic[T]):
         except Exception as error:
             self._log_closing(error)
 
-    async def _begin_to_close(self, io: IO) -> None:
-        """Have a thread close it, which gives the slot back. From here on, no other thread begins it."""
+    async def _close_elsewhere(self, io: IO) -> None:
+        """Have a thread close it, which gives the slot back, and wait for that. No other thread begins it any
+        more."""
         if self.made is None:  # there is nothing to close
             self._call.slot.end_part(is_last=True)
             return

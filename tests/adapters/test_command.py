@@ -268,6 +268,13 @@ def test_a_folder_of_mlserver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         main([str(tmp_path)])
 
 
+def test_a_port_that_is_not_opened_beside_a_socket_may_be_that_of_grpc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    joblib.dump(LinearRegression().fit(X, Y), tmp_path / "line.joblib")
+    port, socket_file = str(free_port()), str(tmp_path / "socket")
+    given = start(monkeypatch, str(tmp_path / "line.joblib"), "--uds", socket_file, "--port", port, "--grpc", port)
+    assert given["uds"] == socket_file
+
+
 @pytest.mark.parametrize("kind", ["file", "folder", "module"])
 def test_reload_watches_the_folder_of_a_file_and_a_folder(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     joblib.dump(LinearRegression().fit(X, Y), tmp_path / "line.joblib")
@@ -320,7 +327,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     joblib.dump(LinearRegression().fit(np.ones((1, 900)), [1.0]), tmp_path / "half.joblib")
     (tmp_path / "half.joblib").write_bytes((tmp_path / "half.joblib").read_bytes()[:3000])
     (tmp_path / "empty").mkdir()
-    (tmp_path / "keys.env").write_text("OIP_API_KEY=s3cret\n")
+    (tmp_path / "keys.env").write_text("# keys\nexport OIP_API_KEY=s3cret\n")
     joblib.dump(LinearRegression().fit(X, Y), tmp_path / "line.joblib")
     for name in ("net.pt", "net.Keras", "net.safetensors"):
         (tmp_path / name).write_bytes(b"PK")
