@@ -257,12 +257,7 @@ class InferenceServer:
         seconds, lock = model.options.idle_unload, model.limiter.lock
         if seconds is not None:
             model.lifecycle.idle_unload = IdleUnload(
-                model.options.label,
-                seconds,
-                lock,
-                engine.clock,
-                runtime.background.call_later,
-                BlockingIO(runtime),
+                model.options.label, seconds, lock, engine.clock, runtime.alarms.set, BlockingIO(runtime)
             )
         with self._lock:
             model.observers = tuple(observer for observer in engine.observers if observer.hears(name))

@@ -227,7 +227,7 @@ def _read_model(model: Model, now: float) -> ModelStatistics:
         inference_stats=_make_document(InferStatistics, stages),
         response_stats={
             str(index): _make_document(InferResponseStatistics, each)
-            for index, each in sorted(taken.responses.items())
+            for index, each in taken.list_responses().items()
         },
         batch_stats=[
             _make_document(InferBatchStatistics, taken.batches[rows], batch_size=rows)

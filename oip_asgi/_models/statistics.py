@@ -70,6 +70,11 @@ _STAGES: Final[Mapping[ResponseOutcome, int]] = {"success": 3, "fail": 3, "empty
 """How many of its durations a response has, by how it ended. In their order: all of it, the call, the
 encoding."""
 
+_RESPONSE_OUTCOMES: Final = tuple(_STAGES)
+_RESPONSE_CODES: Final[Mapping[ResponseOutcome, int]] = {
+    outcome: code for code, outcome in enumerate(_RESPONSE_OUTCOMES)
+}
+
 _COMPUTE: Final = ("compute_input", "compute_infer", "compute_output")
 
 
@@ -95,7 +100,8 @@ _NUMBERS: Final = len(Timings.__struct_fields__) - 1
 
 Record: TypeAlias = tuple[float, ...]
 """A request that has ended, as it is kept: the code of its outcome, when it ended, and the numbers of its
-`Timings`."""
+`Timings`. Or a response of a stream: the code of its outcome, its index, the seconds of its call and
+of its encoding, and those since the request."""
 
 
 class Duration(msgspec.Struct):
@@ -163,7 +169,8 @@ class Numbers(msgspec.Struct):
     # requests with values out of the range of an input, by its name, if they are not refused for that
     outside: dict[str, int] = {}
     batches: dict[int, dict[str, Duration]] = {}  # executions by their rows, and by stage
-    responses: dict[int, dict[str, Duration]] = {}  # of streams by their index, and by outcome or stage
+    # how many responses of streams there were and the seconds of their stages, each by outcome and index
+    response_sums: bytes = b""
 
     # from the body to the end: of requests that were answered, or that failed after they had a slot or waited
     # for one, and not because they were invalid
@@ -175,10 +182,9 @@ class Numbers(msgspec.Struct):
 
     def add_requests(self, records: Sequence[Record]) -> None:
         """Add requests that have ended, many at once."""
-        # a third of the time of numpy's own way to read floats of Python
-        packed = pack(f"{len(records) * len(records[0])}d", *chain.from_iterable(records))
-        table = np.frombuffer(packed).reshape(len(records), -1)
-        codes, ended, since, _, returned, called, started, entered, lookup, is_hit, size = table.T
+        codes, ended, since, _, returned, called, started, entered, lookup, is_hit, size = _to_columns(
+            records
+        )
         counts = np.bincount(codes.astype(np.int64), minlength=len(OUTCOMES)).tolist()
         self.outcomes = {
             outcome: self.outcomes[outcome] + count for outcome, count in zip(OUTCOMES, counts, strict=True)
@@ -239,19 +245,39 @@ class Numbers(msgspec.Struct):
         for name in names:
             self.outside[name] = self.outside.get(name, 0) + 1
 
-    def add_response(
-        self, index: int, outcome: ResponseOutcome, compute_infer: float, compute_output: float, since: float
-    ) -> None:
-        """Add a response of a stream, which ended `since` seconds after the request."""
-        together = compute_infer + compute_output
-        stages = (outcome, together), ("compute_infer", compute_infer), ("compute_output", compute_output)
-        durations = self.responses.setdefault(min(index, MOST_ENTRIES - 1), {})
-        for stage, seconds in stages[: _STAGES[outcome]]:
-            if stage not in durations:
-                durations[stage] = Duration()
-            durations[stage].add(1, seconds)
-        if index == 0 and outcome == "success":
-            self.first_responses.add(since)
+    def add_responses(self, records: Sequence[Record]) -> None:
+        """Add responses of streams, many at once. As arrays, they are summed in a tenth of the time that
+        objects take."""
+        codes, index, compute_infer, compute_output, since = _to_columns(records)
+        places = (codes * MOST_ENTRIES + np.minimum(index, MOST_ENTRIES - 1)).astype(np.int64)
+        columns = None, compute_infer + compute_output, compute_infer, compute_output
+        sums = np.concatenate([np.bincount(places, each, len(_STAGES) * MOST_ENTRIES) for each in columns])
+        self.response_sums = (
+            sums + np.frombuffer(self.response_sums) if self.response_sums else sums
+        ).tobytes()
+        self.first_responses.add_all(since[(index == 0) & (codes == _RESPONSE_CODES["success"])])
+
+    def list_responses(self) -> dict[int, dict[str, Duration]]:
+        """The responses of streams by their index, the first before the others, and by outcome and stage."""
+        responses: dict[int, dict[str, Duration]] = {}
+        sums = np.frombuffer(self.response_sums or bytes(32 * len(_STAGES))).reshape(4, len(_STAGES), -1)
+        for index, code in np.argwhere(sums[0].T).tolist():
+            outcome, (number, *together) = _RESPONSE_OUTCOMES[code], sums[:, code, index].tolist()
+            for stage, seconds in zip(
+                (outcome, "compute_infer", "compute_output")[: _STAGES[outcome]], together, strict=False
+            ):
+                responses.setdefault(index, {}).setdefault(stage, Duration()).add(int(number), seconds)
+        return responses
+
+
+def _to_columns(records: Sequence[Record]) -> Array:
+    columns = len(records[0])
+    # a third of the time of numpy's own way to read floats of Python
+    return (
+        np.frombuffer(pack(f"{len(records) * columns}d", *chain.from_iterable(records)))
+        .reshape(-1, columns)
+        .T
+    )
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -267,7 +293,8 @@ class Statistics:
         self._ended: deque[Record] = deque()
         """Requests that have ended, and are not in the numbers yet. Any thread may append one without the
         lock."""
-        # the same for executions and responses of streams: what adds each
+        self._responses: deque[Record] = deque()  # the same for responses of streams
+        # the same for executions: what adds each
         self._events: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
 
     def clear(self) -> None:
@@ -275,6 +302,7 @@ class Statistics:
         with self._lock:
             self._numbers = Numbers()
             self._ended.clear()
+            self._responses.clear()
             self._events.clear()
 
     def snapshot(self) -> Numbers:
@@ -284,9 +312,13 @@ class Statistics:
             return _decode(_encode(self._numbers))
 
     def _sum_records(self) -> None:
-        records = [self._ended.popleft() for _ in range(len(self._ended))]
-        if records:
-            self._numbers.add_requests(records)
+        for ended, add_all in (
+            (self._ended, self._numbers.add_requests),
+            (self._responses, self._numbers.add_responses),
+        ):
+            records = [ended.popleft() for _ in range(len(ended))]
+            if records:
+                add_all(records)
         for _ in range(len(self._events)):
             add, values = self._events.popleft()
             add(self._numbers, *values)
@@ -299,11 +331,12 @@ class Statistics:
     def record_response(
         self, index: int, outcome: ResponseOutcome, compute_infer: float, compute_output: float, since: float
     ) -> None:
-        """Count a response of a stream: see `Numbers.add_response`."""
-        self.add(Numbers.add_response, index, outcome, compute_infer, compute_output, since)
+        """Count a response of a stream, which ended `since` seconds after the request."""
+        record = (_RESPONSE_CODES[outcome], index, compute_infer, compute_output, since)
+        self._keep(self._responses, record)
 
     def add(self, add: Callable[..., None], *values: Any) -> None:
-        """Count an execution, or a response of a stream: `add`, a method of Numbers, adds its values."""
+        """Count an execution: `add`, a method of Numbers, adds its values."""
         self._keep(self._events, (add, values))
 
     def _keep(self, ended: deque[T], record: T) -> None:

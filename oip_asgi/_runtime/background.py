@@ -1,24 +1,19 @@
-"""One event loop in a daemon thread, for coroutines of callers that block, and for what is due at a time.
-Decides nothing about what they do."""
+"""One event loop in a daemon thread, for coroutines of callers that block. Decides nothing about what they
+do."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-import time
-import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
-from contextvars import Context
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
 from .._io import ClientGone, QuitWithin, Stopped
 from .threads import call_after_fork
 
 T = TypeVar("T")
-
-_Method: TypeAlias = weakref.WeakMethod[Callable[[], object]]
 
 _STOP_SECONDS: Final = 5.0
 """How long coroutines have to clean up after they were cancelled, before their thread is left behind."""
@@ -48,10 +43,8 @@ class BackgroundLoop:
 
     def __init__(self) -> None:
         self.lend_thread: type[Loan] = Loan
-        # when each method of `call_later` is due; after a stop, this waits for the next start
-        self._due: dict[_Method, float] = {}
         self._begin()
-        call_after_fork(self._go_on)
+        call_after_fork(self._begin)
 
     def _begin(self) -> None:
         self._lock = threading.Lock()
@@ -74,44 +67,12 @@ class BackgroundLoop:
         if the loop is stopped."""
         # under the lock: what is given to a loop after its end would never be finished
         with self._lock:
-            return asyncio.run_coroutine_threadsafe(_await_with_loan(loan, coroutine), self._start())
-
-    def _start(self) -> asyncio.AbstractEventLoop:
-        """Return the loop, and start it if it does not run. The caller holds the lock."""
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            for kept, due in list(self._due.items()):
-                self._loop.call_soon(self._set_timer, kept, due, context=Context())
-            self._thread = threading.Thread(
-                target=_run_forever, args=(self._loop,), name="oip_asgi", daemon=True
-            )
-            self._thread.start()
-        return self._loop
-
-    def call_later(self, seconds: float, method: Callable[[], object]) -> None:
-        """Call a method, which must not raise, on the loop after so many seconds; one that is due already is
-        called once, at the earlier time. Its object is not kept alive, and it sees none of the context
-        variables of who calls this."""
-        kept, due = weakref.WeakMethod(method), time.monotonic() + seconds
-        with self._lock:
-            loop = self._start()
-            self._due[kept] = due
-            loop.call_soon_threadsafe(self._set_timer, kept, due, context=Context())
-
-    def _set_timer(self, kept: _Method, due: float) -> None:
-        asyncio.get_running_loop().call_later(max(0.0, due - time.monotonic()), self._call_due, kept)
-
-    def _call_due(self, kept: _Method) -> None:
-        method = kept() if self._due.pop(kept, None) is not None else None
-        if method is not None:
-            method()
-
-    def _go_on(self) -> None:
-        """In a process forked from this one, no thread is left, and what is due there is due here."""
-        self._begin()
-        if self._due:
-            with self._lock:
-                self._start()
+            if self._loop is None:
+                loop = asyncio.new_event_loop()
+                thread = threading.Thread(target=_run_forever, args=(loop,), name="oip_asgi", daemon=True)
+                thread.start()  # raises where the system has no more threads
+                self._loop, self._thread = loop, thread
+            return asyncio.run_coroutine_threadsafe(_await_with_loan(loan, coroutine), self._loop)
 
     def call_soon(self, function: Callable[[], object]) -> None:
         """Call a function on the loop, unless it was stopped."""

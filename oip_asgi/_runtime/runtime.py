@@ -1,4 +1,5 @@
-"""Where user code runs: a server's worker threads, and its background event loop.
+"""Where user code runs: a server's worker threads, its background event loop, and the thread that calls
+methods after a time.
 
 Decides nothing about what they do, and knows no models.
 """
@@ -23,7 +24,7 @@ import msgspec
 from .._io import ClientGone, DeadlinePassed, Late, Signal, Work
 from .async_io import Patrol
 from .background import BackgroundLoop
-from .threads import PATIENCE, WorkerThreads, count_cpus
+from .threads import PATIENCE, Alarms, WorkerThreads, count_cpus
 from .waiting import as_failure, wait_for
 
 _THREADS: Final = 40
@@ -54,6 +55,7 @@ class Runtime:
         }
         self._of_thread = threading.local()
         self.background = BackgroundLoop()
+        self.alarms = Alarms()
 
     def make_room(self, calls: int) -> None:
         """Let so many calls of one model run at once."""
@@ -108,6 +110,7 @@ class Runtime:
     def stop(self) -> None:
         """End the threads and the loop; those that user code does not return from are left behind. Later
         calls start them anew."""
+        self.alarms.stop()
         self.background.stop()
         for pool in self._pools.values():
             pool.stop()

@@ -1,5 +1,5 @@
-"""The worker threads, in which each `def` runs, so that it does not block the event loop. Decides nothing
-about what they do.
+"""Threads: the workers, in which each `def` runs, so that it does not block the event loop; and the one that
+calls methods after a time. Decides nothing about what they do.
 
 `Runtime` of `runtime` has three pools: for models, for hooks, and one thread for each CPU for conversions.
 
@@ -18,6 +18,8 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from heapq import heappop, heappush
+from itertools import count
 from typing import Final, Protocol
 
 PATIENCE: Final = 0.001
@@ -29,6 +31,9 @@ _IDLE_SECONDS: Final = 10.0
 
 _END_SECONDS: Final = 1.0
 """How long the end of threads is waited for. Calls have had their time by then."""
+
+_MOST_SECONDS: Final = 3600.0
+"""The thread of alarms looks again after so long: not every system can sleep as long as it is asked to."""
 
 
 class Job(Protocol):
@@ -170,6 +175,68 @@ class _Worker(threading.Thread):
 
     def run(self) -> None:
         self.pool.work(self)
+
+
+class Alarms:
+    """The methods that are to be called. The thread, a daemon, starts with the first method, and ends after
+    the last."""
+
+    def __init__(self) -> None:
+        self._due: list[tuple[float, int, weakref.WeakMethod[Callable[[], object]]]] = []
+        self._number = count()
+        self._begin()
+        call_after_fork(self._go_on)
+
+    def _begin(self) -> None:
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def _go_on(self) -> None:
+        """In a process forked from this one, no thread is left, and what is due there is due here."""
+        self._begin()
+        with self._changed:
+            self._wake()
+
+    def set(self, seconds: float, method: Callable[[], object]) -> None:
+        """Call a method, which must not raise, after so many seconds. Its object is not kept alive."""
+        with self._changed:
+            heappush(self._due, (time.monotonic() + seconds, next(self._number), weakref.WeakMethod(method)))
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._thread is None and self._due:
+            self._thread = threading.Thread(target=self._run, name="oip_asgi alarms", daemon=True)
+            self._thread.start()
+        self._changed.notify()
+
+    def stop(self) -> None:
+        """End the thread. What is due stays due: the next `set` starts it again."""
+        with self._changed:
+            thread, self._thread = self._thread, None
+            self._changed.notify()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def _run(self) -> None:
+        while (due := self._wait()) is not None:
+            method = due()
+            if method is not None:
+                method()
+            del method
+
+    def _wait(self) -> weakref.WeakMethod[Callable[[], object]] | None:
+        """The next method that is due, when it is; None if this thread is not wanted any more."""
+        thread = threading.current_thread()
+        with self._changed:
+            while self._thread is thread:
+                if not self._due:
+                    self._thread = None
+                    break
+                seconds = self._due[0][0] - time.monotonic()
+                if seconds <= 0:
+                    return heappop(self._due)[2]
+                self._changed.wait(min(seconds, _MOST_SECONDS))
+        return None
 
 
 def waiting() -> AbstractContextManager[None]:

@@ -62,6 +62,7 @@ FAILURES: Final = (DeadlinePassed, Stopped, ModelRaised, QuitWithin)
 def as_error(call: Call[Any], failure: Exception) -> InferenceError:
     """Make the error for the client of one of `FAILURES`, with the same cause. What user code raised is
     logged, inside the call's span."""
+    call.slot.give_up()  # before the tracer and the log, whose own code may raise
     error: InferenceError
     with within(call.span):
         if type(failure) is DeadlinePassed:

@@ -210,6 +210,7 @@ class _StreamedRequest(Generic[T]):
             if may_close:
                 await self._generator.close(self._io)
         finally:
+            self._call.slot.give_up()  # before the tracer and the log, whose own code may raise
             if isinstance(error, FAILURES):
                 error = self._as_error(error)
             fail_call(self._call, error)

@@ -92,9 +92,11 @@ def list_unfinished(server: InferenceServer) -> dict[str, object]:
 
 def pass_idle_time(server: InferenceServer) -> None:
     """Go on as if nobody had called any model for as long as its `idle_unload=`."""
-    background = server._inside.runtime.background
-    due, background._due = background._due, {}
-    for method in due:
+    alarms = server._inside.runtime.alarms
+    with alarms._changed:
+        due, alarms._due = alarms._due, []
+        alarms._wake()
+    for *_, method in due:
         ring = method()
         if ring is not None:
             ring.__self__._since = -math.inf  # type: ignore[attr-defined]
