@@ -120,6 +120,16 @@ def test_what_waits_is_awaited_and_never_handed_through_generators() -> None:
     assert handed == []
 
 
+def test_an_import_does_nothing_but_define() -> None:
+    acting = [
+        f"{file.relative_to(_PACKAGE)}:{node.lineno}"
+        for file in _PACKAGE.rglob("*.py")
+        for node in ast.parse(file.read_text()).body
+        if isinstance(node, (ast.For, ast.While, ast.With)) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call))
+    ]
+    assert acting == []
+
+
 BUDGETS: Final = {
     "_protocol": 1252,
     "_json": 579,

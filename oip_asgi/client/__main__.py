@@ -30,12 +30,18 @@ def main(arguments: list[str]) -> int:
     except ImportError as error:
         sys.stderr.write(f"{error}: {name} needs pandas: pip install pandas\n")
         return 2
-    about = str(command.__doc__).partition("\n")[0]
-    parser = argparse.ArgumentParser(f"python -m oip_asgi.client {name}", description=about)
+    parser = argparse.ArgumentParser(
+        f"python -m oip_asgi.client {name}", description=str(command.__doc__).partition("\n")[0]
+    )
     parser.add_argument("url", help="where the server's paths begin, such as http://127.0.0.1:8000/v2")
     parser.add_argument("--version", help="the version of the model")
-    about_headers = 'such as "Authorization: Bearer ...", any number of times'
-    parser.add_argument("--header", action="append", default=[], type=_read_header, help=about_headers)
+    parser.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        type=_read_header,
+        help='such as "Authorization: Bearer ...", any number of times',
+    )
     for argument, settings in command.ARGUMENTS.items():
         parser.add_argument(argument, **settings)
     try:

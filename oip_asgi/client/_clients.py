@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, Unpack, cast
 
 from .._io import finish
-from .._protocol.errors import ErrorResponse, InferenceError, InvalidResponse, ModelFault
+from .._protocol.errors import ErrorResponse, InferenceError, InvalidResponse
 from .._protocol.schemas import RequestOutput
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceResponse, Tensor
@@ -27,10 +27,196 @@ if TYPE_CHECKING:
     from ._http import HTTPLink
 
 Version: TypeAlias = str | int | None
+C = TypeVar("C", bound=type)
 
 
-class _Asking:
-    """What both clients ask over a link, with what is known of the models. `Client` has the docstrings."""
+class Client:
+    """A client of a server of the protocol, which blocks. It may be used by several threads at once.
+
+    Args:
+        url: Where the server's paths begin, such as "http://127.0.0.1:8000/v2".
+            "http+unix:///run/model.sock/v2" is a server on a Unix socket. "grpc://host:8001" calls over gRPC,
+            which needs the extra `grpc`; "grpcs" has TLS. With a client of httpx2 that has a `base_url`, it
+            may be "/v2" alone.
+        headers: Headers of each request, such as `{"Authorization": "Bearer ..."}`.
+        timeout: Seconds to wait for a connection, and for each part of a body to be sent or to arrive; over
+            gRPC, for the whole call. Without it, 60, or what `http` says; `math.inf` for ever.
+        max_body_bytes: The largest answer that is read, in bytes, and the largest event of a stream: 1 GiB,
+            or None for no limit.
+        ssl: The certificates of "https", such as `ssl.create_default_context(cafile="ca.pem")`. Without it,
+            those of the system.
+        http: A client of httpx2 that sends the requests, such as one with proxies or retries of its own, or
+            Starlette's `TestClient`. It stays open when this client is closed. Without it, proxies that
+            environment variables name are not used.
+
+    Raises:
+        ValueError: The URL cannot be the address of a server, the timeout is not above 0, a header cannot be
+            sent, or `http` or `ssl` are for another transport.
+        TypeError: The headers are no mapping, a header is no string, or `http` is no client of httpx2.
+        ImportError: A library that the URL needs is not installed: none for a `Client` over HTTP.
+
+    Example:
+        >>> with Client("http://127.0.0.1:8000/v2") as client:  # doctest: +SKIP
+        ...     client.is_model_ready("double")
+        True
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        max_body_bytes: int | None = MAX_BODY_BYTES,
+        ssl: SSLContext | None = None,
+        http: httpx2.Client | None = None,
+    ) -> None:
+        link = make_link(
+            url, headers, timeout, http=http, ssl=ssl, max_body_bytes=max_body_bytes, blocks=True
+        )
+        self._calls = _Calls(link, max_body_bytes)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections. Any call after that raises RuntimeError."""
+        finish(self._calls.close())
+
+    def infer(
+        self,
+        model: str,
+        inputs: Any,
+        *,
+        version: Version = None,
+        parameters: Mapping[str, Any] | None = None,
+        outputs: Sequence[str | RequestOutput] | None = None,
+        id: str | None = None,  # noqa: A002
+        timeout: float | None = None,
+        binary: bool = True,
+    ) -> InferenceResponse:
+        """Call a model.
+
+        Args:
+            model: Its name.
+            inputs: Values by name: arrays, lists of numbers, `str`, `bytes` or `datetime`, torch tensors,
+                series of pandas, or a `Tensor`, such as a codec makes one. Or a data frame, whose columns are
+                the inputs; a list of objects of a class, each a row (see `response.rows`); a list of
+                `Tensor`; an `InferenceRequest`. A list becomes what the model declares: before the first one
+                is sent to a model, its metadata is read, once. What is not declared is INT64, FP64, BOOL,
+                BYTES or dates, as its elements are, with None among numbers as NaN.
+            version: The model's version; without it, the server chooses.
+            parameters: The request's parameters: `str`, `int`, `float` or `bool`.
+            outputs: The outputs that are asked for, by name or with parameters; without them, all.
+            id: The request's identifier, which comes back in the response.
+            timeout: As on `Client`, for this request.
+            binary: Whether inputs and outputs are bytes after the JSON, and not in it. Servers without the
+                binary tensor data extension, such as MLServer over REST, need False.
+
+        Returns:
+            The response. `response["y"]` is the array of an output, `response.as_("y", list[str])` its value
+            as Python has it.
+
+        Raises:
+            ErrorResponse: The server refused, with its `response_status` and `text`.
+            InvalidResponse: What came is no response of the protocol.
+            InferenceError: The inputs cannot be tensors, or not in JSON.
+            ConnectionFailed: The connection failed, or took too long. Over gRPC, a call that took too long is
+                an `ErrorResponse` with 504.
+            RuntimeError: The client is closed.
+
+        Specification: Inference, Binary Tensor Data Extension.
+        """
+        options = Options(version=version, parameters=parameters, outputs=outputs, id=id, binary=binary)
+        return finish(self._calls.infer(model, inputs, timeout=timeout, **options))
+
+    def stream(
+        self, model: str, inputs: Any, *, timeout: float | None = None, **options: Unpack[Options]
+    ) -> Generator[InferenceResponse]:
+        """Call a model that answers with many responses, by `infer_stream`, which this package and MLServer
+        have.
+
+        The arguments and errors are those of `infer`, and an error may come after some responses. The
+        connection is closed if the iterator is closed or forgotten before its end; `contextlib.closing`, or
+        `aclosing`, closes it at a place of your own.
+
+        Returns:
+            An iterator over the responses, each as soon as it arrives. Nothing is sent before the first one
+            is asked for.
+        """
+        return iterate_at_once(self._calls.stream(model, inputs, timeout=timeout, **options))
+
+    def metadata(self) -> dict[str, Any]:
+        """The server's metadata: `name`, `version`, and `extensions`, such as "binary_tensor_data"."""
+        return finish(self._calls.metadata())
+
+    def is_live(self) -> bool:
+        """Whether the server is live. Raises if it cannot be reached."""
+        return finish(self._calls.is_live())
+
+    def is_ready(self) -> bool:
+        """Whether all models of the server are ready."""
+        return finish(self._calls.is_ready())
+
+    def is_model_ready(self, model: str, version: Version = None) -> bool:
+        """Whether a model is ready. One that the server does not know is not."""
+        return finish(self._calls.is_model_ready(model, version))
+
+    def model_metadata(self, model: str, version: Version = None) -> dict[str, Any]:
+        """A model's metadata: `name`, `platform`, `inputs`, `outputs`, and `versions` if it has any."""
+        return finish(self._calls.model_metadata(model, version))
+
+    def index(self, *, ready: bool = False) -> list[dict[str, Any]]:
+        """The models of the repository, each with `name`, and `version`, `state` and `reason` where it has
+        them.
+
+        Args:
+            ready: Only those that are ready.
+        """
+        return finish(self._calls.index(ready=ready))
+
+    def load(
+        self, model: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None
+    ) -> None:
+        """Load a model, or load it again. Servers allow it only if they are set up so.
+
+        Args:
+            model: Its name.
+            parameters: Such as `config`, a JSON text, or `file:1/model.onnx`, the bytes of a file.
+            timeout: As on `Client`, for this request.
+        """
+        finish(self._calls.load(model, parameters, timeout=timeout))
+
+    def unload(
+        self, model: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None
+    ) -> None:
+        """Unload a model. The arguments are those of `load`."""
+        finish(self._calls.unload(model, parameters, timeout=timeout))
+
+    def statistics(self, model: str | None = None, version: Version = None) -> list[dict[str, Any]]:
+        """The numbers of one model, or of all: one object for each version, as the extension of statistics
+        has it."""
+        return finish(self._calls.statistics(model, version))
+
+    def config(self, model: str, version: Version = None) -> dict[str, Any]:
+        """A model's configuration, as Triton has it."""
+        return finish(self._calls.config(model, version))
+
+
+def _describe_as_client(calls: C) -> C:
+    """A class decorator: each call gets the docstring that `Client` has for it."""
+    for name, method in vars(Client).items():
+        if not name.startswith("_"):
+            vars(calls)[name].__doc__ = method.__doc__
+    return calls
+
+
+@_describe_as_client
+class _Calls:
+    """The calls of both clients, over a link, with what is known of the models."""
 
     def __init__(self, link: HTTPLink | GRPCLink, max_body_bytes: int | None) -> None:
         self._link, self._max_body_bytes = link, max_body_bytes
@@ -83,11 +269,12 @@ class _Asking:
             return {}  # arrays, columns and tensors say themselves what they are
         specs = self._specs.get((model, version))
         if specs is None:
-            question = questions.ask_of(model, version, questions.MODEL_METADATA)
             try:
-                metadata = await self._link.ask(question, timeout)
+                metadata = await self._link.ask(
+                    questions.ask_of(model, version, questions.MODEL_METADATA), timeout
+                )
                 specs = {spec.name: spec for spec in read_specs(metadata, "inputs")}
-            except (InvalidResponse, ModelFault) as error:
+            except InvalidResponse as error:
                 specs = {}
                 if isinstance(error, ErrorResponse) and error.response_status == 503:  # it is not loaded yet
                     return specs
@@ -150,183 +337,7 @@ class _Closed:
         raise RuntimeError("this client is closed: make another one, or call it before close()")
 
 
-class Client:
-    """A client of a server of the protocol, which blocks. It may be used by several threads at once.
-
-    Args:
-        url: Where the server's paths begin, such as "http://127.0.0.1:8000/v2".
-            "http+unix:///run/model.sock/v2" is a server on a Unix socket. "grpc://host:8001" calls over gRPC,
-            which needs the extra `grpc`; "grpcs" has TLS. With a client of httpx2 that has a `base_url`, it
-            may be "/v2" alone.
-        headers: Headers of each request, such as `{"Authorization": "Bearer ..."}`.
-        timeout: Seconds to wait for a connection, and for each part of a body to be sent or to arrive; over
-            gRPC, for the whole call. Without it, 60, or what `http` says; `math.inf` for ever.
-        max_body_bytes: The largest answer that is read, in bytes, and the largest event of a stream: 1 GiB,
-            or None for no limit.
-        ssl: The certificates of "https", such as `ssl.create_default_context(cafile="ca.pem")`. Without it,
-            those of the system.
-        http: A client of httpx2 that sends the requests, such as one with proxies or retries of its own, or
-            Starlette's `TestClient`. It stays open when this client is closed. Without it, proxies that
-            environment variables name are not used.
-
-    Raises:
-        ValueError: The URL cannot be the address of a server, the timeout is not above 0, a header cannot be
-            sent, or `http` or `ssl` are for another transport.
-        TypeError: The headers are no mapping, a header is no string, or `http` is no client of httpx2.
-        ImportError: A library that the URL needs is not installed: none for a `Client` over HTTP.
-
-    Example:
-        >>> with Client("http://127.0.0.1:8000/v2") as client:  # doctest: +SKIP
-        ...     client.is_model_ready("double")
-        True
-    """
-
-    def __init__(
-        self,
-        url: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-        max_body_bytes: int | None = MAX_BODY_BYTES,
-        ssl: SSLContext | None = None,
-        http: httpx2.Client | None = None,
-    ) -> None:
-        link = make_link(
-            url, headers, timeout, http=http, ssl=ssl, max_body_bytes=max_body_bytes, blocks=True
-        )
-        self._asking = _Asking(link, max_body_bytes)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connections. Any call after that raises RuntimeError."""
-        finish(self._asking.close())
-
-    def infer(
-        self,
-        model: str,
-        inputs: Any,
-        *,
-        version: Version = None,
-        parameters: Mapping[str, Any] | None = None,
-        outputs: Sequence[str | RequestOutput] | None = None,
-        id: str | None = None,  # noqa: A002
-        timeout: float | None = None,
-        binary: bool = True,
-    ) -> InferenceResponse:
-        """Call a model.
-
-        Args:
-            model: Its name.
-            inputs: Values by name: arrays, lists of numbers, `str`, `bytes` or `datetime`, torch tensors,
-                series of pandas, or a `Tensor`, such as a codec makes one. Or a data frame, whose columns are
-                the inputs; a list of objects of a class, each a row (see `response.rows`); a list of
-                `Tensor`; an `InferenceRequest`. A list becomes what the model declares: before the first one
-                is sent to a model, its metadata is read, once. What is not declared is INT64, FP64, BOOL,
-                BYTES or dates, as its elements are, with None among numbers as NaN.
-            version: The model's version; without it, the server chooses.
-            parameters: The request's parameters: `str`, `int`, `float` or `bool`.
-            outputs: The outputs that are asked for, by name or with parameters; without them, all.
-            id: The request's identifier, which comes back in the response.
-            timeout: As on `Client`, for this request.
-            binary: Whether inputs and outputs are bytes after the JSON, and not in it. Servers without the
-                binary tensor data extension, such as MLServer over REST, need False.
-
-        Returns:
-            The response. `response["y"]` is the array of an output, `response.as_("y", list[str])` its value
-            as Python has it.
-
-        Raises:
-            ErrorResponse: The server refused, with its `response_status` and `text`.
-            InvalidResponse: What came is no response of the protocol.
-            InferenceError: The inputs cannot be tensors, or not in JSON.
-            ConnectionFailed: The connection failed, or took too long. Over gRPC, a call that took too long is
-                an `ErrorResponse` with 504.
-            RuntimeError: The client is closed.
-
-        Specification: Inference, Binary Tensor Data Extension.
-        """
-        options = Options(version=version, parameters=parameters, outputs=outputs, id=id, binary=binary)
-        return finish(self._asking.infer(model, inputs, timeout=timeout, **options))
-
-    def stream(
-        self, model: str, inputs: Any, *, timeout: float | None = None, **options: Unpack[Options]
-    ) -> Generator[InferenceResponse]:
-        """Call a model that answers with many responses, by `infer_stream`, which this package and MLServer
-        have.
-
-        The arguments and errors are those of `infer`, and an error may come after some responses. The
-        connection is closed if the iterator is closed or forgotten before its end; `contextlib.closing`, or
-        `aclosing`, closes it at a place of your own.
-
-        Returns:
-            An iterator over the responses, each as soon as it arrives. Nothing is sent before the first one
-            is asked for.
-        """
-        return iterate_at_once(self._asking.stream(model, inputs, timeout=timeout, **options))
-
-    def metadata(self) -> dict[str, Any]:
-        """The server's metadata: `name`, `version`, and `extensions`, such as "binary_tensor_data"."""
-        return finish(self._asking.metadata())
-
-    def is_live(self) -> bool:
-        """Whether the server is live. Raises if it cannot be reached."""
-        return finish(self._asking.is_live())
-
-    def is_ready(self) -> bool:
-        """Whether all models of the server are ready."""
-        return finish(self._asking.is_ready())
-
-    def is_model_ready(self, model: str, version: Version = None) -> bool:
-        """Whether a model is ready. One that the server does not know is not."""
-        return finish(self._asking.is_model_ready(model, version))
-
-    def model_metadata(self, model: str, version: Version = None) -> dict[str, Any]:
-        """A model's metadata: `name`, `platform`, `inputs`, `outputs`, and `versions` if it has any."""
-        return finish(self._asking.model_metadata(model, version))
-
-    def index(self, *, ready: bool = False) -> list[dict[str, Any]]:
-        """The models of the repository, each with `name`, and `version`, `state` and `reason` where it has
-        them.
-
-        Args:
-            ready: Only those that are ready.
-        """
-        return finish(self._asking.index(ready=ready))
-
-    def load(
-        self, model: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None
-    ) -> None:
-        """Load a model, or load it again. Servers allow it only if they are set up so.
-
-        Args:
-            model: Its name.
-            parameters: Such as `config`, a JSON text, or `file:1/model.onnx`, the bytes of a file.
-            timeout: As on `Client`, for this request.
-        """
-        finish(self._asking.load(model, parameters, timeout=timeout))
-
-    def unload(
-        self, model: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None
-    ) -> None:
-        """Unload a model. The arguments are those of `load`."""
-        finish(self._asking.unload(model, parameters, timeout=timeout))
-
-    def statistics(self, model: str | None = None, version: Version = None) -> list[dict[str, Any]]:
-        """The numbers of one model, or of all: one object for each version, as the extension of statistics
-        has it."""
-        return finish(self._asking.statistics(model, version))
-
-    def config(self, model: str, version: Version = None) -> dict[str, Any]:
-        """A model's configuration, as Triton has it."""
-        return finish(self._asking.config(model, version))
-
-
-class AsyncClient(_Asking):
+class AsyncClient(_Calls):
     """`Client` for asyncio: each method is awaited, and `stream` is for `async for`. It has connections of
     its own for each event loop.
 
@@ -356,20 +367,13 @@ class AsyncClient(_Asking):
         ssl: SSLContext | None = None,
         http: httpx2.AsyncClient | None = None,
     ) -> None:
-        link = make_link(url, headers, timeout, http=http, ssl=ssl, max_body_bytes=max_body_bytes)
-        super().__init__(link, max_body_bytes)
+        super().__init__(
+            make_link(url, headers, timeout, http=http, ssl=ssl, max_body_bytes=max_body_bytes),
+            max_body_bytes,
+        )
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-
-def _copy_docstrings() -> None:
-    for name, method in vars(Client).items():
-        if not name.startswith("_"):
-            vars(_Asking)[name].__doc__ = method.__doc__
-
-
-_copy_docstrings()

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from .._codecs.column_dtypes import CATEGORIES, DTYPE, is_dtype
 from .._codecs.content_types import default_codecs
-from .._protocol.errors import ModelFault, show
+from .._protocol.errors import InvalidResponse, show
 from .._protocol.specs import LABELS, OpenSpec, TensorSpec
 
 
@@ -29,26 +30,31 @@ def read_specs(metadata: Mapping[str, Any], what: str) -> list[TensorSpec]:
         One for each that is declared, in the model's order; none if it declares nothing.
 
     Raises:
-        InferenceError: The metadata is not as the protocol has it, or has an unknown datatype.
+        InvalidResponse: The metadata is not as the protocol has it, or has an unknown datatype.
 
     Example:
         >>> [spec] = read_specs({"inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}]}, "inputs")
         >>> spec.name, spec.shape, spec.may_miss
         ('x', (-1, 4), False)
     """
-    specs: list[TensorSpec] = []
-    for each in get_list(metadata, what):
-        try:
-            shape, parameters = [int(size) for size in each["shape"]], each.get("parameters") or {}
-            fields = {**_find_column(parameters, each["datatype"]), **OpenSpec.find_fields(shape, parameters)}
-            if what == "outputs":
-                fields["labels"] = _find_labels(parameters)
-            specs.append(OpenSpec(each["name"], each["datatype"], shape, **fields))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ModelFault(
-                f"the metadata of the model has {show(each)} among its {what}: {error}"
-            ) from None
-    return specs
+    return [_read_spec(each, what) for each in get_list(metadata, what)]
+
+
+def _read_spec(declared: Any, what: str) -> TensorSpec:
+    try:
+        shape, parameters = [int(size) for size in declared["shape"]], declared.get("parameters") or {}
+        spec = OpenSpec(
+            declared["name"],
+            declared["datatype"],
+            shape,
+            **_find_column(parameters, declared["datatype"]),
+            **OpenSpec.find_fields(shape, parameters),
+        )
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise InvalidResponse(
+            f"the metadata of the model has {show(declared)} among its {what}: {error}"
+        ) from None
+    return _add_labels(spec, parameters) if what == "outputs" else spec
 
 
 def _find_column(parameters: Mapping[str, Any], datatype: str) -> dict[str, Any]:
@@ -66,8 +72,10 @@ def _find_column(parameters: Mapping[str, Any], datatype: str) -> dict[str, Any]
     }
 
 
-def _find_labels(parameters: Mapping[str, Any]) -> list[str] | None:
-    """The labels of an output, as `TensorSpec.labels` are in metadata: another server may mean something else
-    by them."""
-    text = parameters.get(LABELS)
-    return json.loads(text) if isinstance(text, str) and text.startswith('["') else None
+def _add_labels(spec: TensorSpec, parameters: Mapping[str, Any]) -> TensorSpec:
+    """The output with the labels that its parameters have. Another server may mean something else by them:
+    what cannot be those of this output is left out."""
+    try:
+        return replace(spec, labels=json.loads(parameters[LABELS]))
+    except (KeyError, RecursionError, TypeError, ValueError):
+        return spec

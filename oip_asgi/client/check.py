@@ -345,6 +345,8 @@ def run(options: argparse.Namespace) -> int:
             write(f"  {row.name}: {text}")
     for text, names in not_tried.items():
         write(f"not tried, as {text}: {', '.join(names)}")
-    name, number = server.get("name"), server.get("version")
-    write(f"{name} {number}, model {options.model}: {wrong} of {tried} answers are wrong")
+    write(
+        f"{server.get('name')} {server.get('version')}, model {options.model}: "
+        f"{wrong} of {tried} answers are wrong"
+    )
     return int(wrong > 0)

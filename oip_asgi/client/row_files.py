@@ -66,12 +66,16 @@ def read_rows(file: Path, names: Collection[str] = ()) -> Iterator[Row]:
 
 
 def _read_csv(file: Path) -> Iterator[dict[str, Any]]:
-    # pandas has names for columns that have none, or that of another one
-    names = list(map(str, pd.read_csv(file, nrows=0, skip_blank_lines=False, engine="python")))
+    # pandas has names for columns that have none, or that of another one; without `index_col`, it would look
+    # at the next line too, and fail if that is blank
+    names = list(
+        map(str, pd.read_csv(file, nrows=0, index_col=False, skip_blank_lines=False, engine="python"))
+    )
     yield dict.fromkeys(names)
     with file.open(encoding="utf-8-sig", newline="") as opened:
-        lines = filter(None, csv.reader(opened, strict=True))  # a blank line is no row
-        for cells in islice(lines, 1, None):
+        # the first line has the names, also if it is blank; another blank line is no row
+        lines = islice(csv.reader(opened, strict=True), 1, None)
+        for cells in filter(None, lines):
             need(
                 len(cells) <= len(names),
                 f"a row has {len(cells)} values, and the file has {len(names)} columns",
@@ -127,7 +131,7 @@ def write_rows(file: Path, make_rows: Callable[[], Iterator[dict[str, Any]]]) ->
                 f"{file} would have a column of several types ({error}): declare the outputs of the model"
             ) from None
         return
-    # what is no text is written as JSON escapes it
+    # lone surrogates are written as JSON escapes them
     with file.open("w", encoding="utf-8", errors="backslashreplace", newline="") as opened:
         if suffix == ".csv":
             _write_csv(opened, make_rows)
@@ -295,13 +299,14 @@ def _keep_base64(values: list[Any]) -> Any:
 
 def make_inputs(columns: Mapping[str, Column], rows: Sequence[Row], *, are_texts: bool) -> dict[str, Any]:
     """What a `Client` sends of some rows. Raises InferenceError if a row has too few values."""
-    for _, values in rows if are_texts else ():
-        missing = list(values.values()).count(None)
-        need(
-            not missing,
-            f"it has {len(values) - missing} values, and the file has {len(values)} columns",
-            InferenceError,
-        )
+    if are_texts:
+        for row in rows:
+            missing = list(row.values.values()).count(None)
+            need(
+                not missing,
+                f"it has {len(row.values) - missing} values, and the file has {len(row.values)} columns",
+                InferenceError,
+            )
     return {
         name: column.gather([column.read(row.values) for row in rows]) for name, column in columns.items()
     }

@@ -24,7 +24,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeAlias
 
-from .. import ErrorResponse, InferenceError
+from .. import ErrorResponse, InferenceError, InvalidResponse
 from . import Client, ConnectionFailed, read_specs
 from .row_files import (
     READERS,
@@ -79,8 +79,11 @@ def score_rows(
     chunks = iter(lambda: list(islice(rows, size)), [])
     for first in islice(chunks, int(may_be_none)):  # alone: it may tell of all
         yield (entries := _score_chunk(ask, first, is_first=True))
-        is_any_scored = any("scored" in entry for entry in entries)
-        need(is_any_scored, f"all of the first {len(first)} rows are refused", CannotGoOn)
+        need(
+            any("scored" in entry for entry in entries),
+            f"all of the first {len(first)} rows are refused",
+            CannotGoOn,
+        )
     while some := list(islice(chunks, most)):
         yield from threads.map(partial(_score_chunk, ask), some)
 
@@ -115,8 +118,10 @@ def _score_chunk(ask: Ask, rows: Sequence[Row], *, is_first: bool = False) -> li
 
 def _refuse(row: Row, error: InferenceError) -> Entry:
     text = getattr(error, "text", None) or str(error)
-    reason = _PLACE.sub(lambda at: f"{at[1] or ''}row {row.number}{', ' if at[2] else ''}", text)
-    refused = {"row": row.number, "reason": reason}
+    refused = {
+        "row": row.number,
+        "reason": _PLACE.sub(lambda at: f"{at[1] or ''}row {row.number}{', ' if at[2] else ''}", text),
+    }
     for name, value in row.values.items():
         refused[name_beside(refused, name)] = value
     return {"refused": refused}
@@ -230,7 +235,12 @@ def make_plan(
     refused."""
     metadata = patiently(client.model_metadata, options.model, options.version)
     binary = "binary_tensor_data" in patiently(client.metadata).get("extensions", ())
-    labels = {spec.name: spec.labels or () for spec in read_specs(metadata, "outputs")}
+    labels = dict[str, Sequence[str]]()
+    if isinstance(metadata.get("outputs"), list):
+        for output in metadata["outputs"]:
+            with suppress(InvalidResponse):  # what is not as the protocol has it has no labels
+                [spec] = read_specs({"outputs": [output]}, "outputs")
+                labels[spec.name] = spec.labels or ()
     # the scalars beside a data frame are the same for all rows
     scalars = ((), (1,)) if (metadata.get("parameters") or {}).get("content_type") == "pd" else ()
     specs = [spec for spec in read_specs(metadata, "inputs") if spec.shape not in scalars]
@@ -303,7 +313,8 @@ def run(options: argparse.Namespace) -> int:
             finally:  # also if the disk is full: threads that wait for the server end then
                 gives_up.set()
             refused = list(find_entries(journal, "refused"))
-            if len(refused) < done:  # else what an earlier run wrote stays
+            is_written = len(refused) < done or total == 0  # else what an earlier run wrote stays
+            if is_written:
                 write_rows(out, lambda: find_entries(journal, "scored"))
     refused_file.unlink(missing_ok=True)
     reasons = ""
@@ -316,7 +327,7 @@ def run(options: argparse.Namespace) -> int:
     if done == total:
         file.unlink(missing_ok=True)
     sys.stderr.write(
-        f"{begins and begins + ends}{done - len(refused):,} of {total:,} rows are scored: {out}{reasons}"
-        f"{why if done < total else ''}\n"
+        f"{begins and begins + ends}{done - len(refused):,} of {total:,} rows are scored"
+        f"{f': {out}' if is_written else ''}{reasons}{why if done < total else ''}\n"
     )
     return int(done - len(refused) < total)

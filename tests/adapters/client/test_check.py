@@ -125,6 +125,14 @@ class Careless(BaseHTTPRequestHandler):
         pass
 
 
+def test_a_model_has_to_be_named(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["check", url])
+    assert ended.value.code == 2
+    *_, last = capsys.readouterr().err.splitlines()
+    assert last == "python -m oip_asgi.client check: error: the following arguments are required: --model"
+
+
 def test_what_is_wrong_is_printed_by_section(capsys: pytest.CaptureFixture[str]) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Careless) as server:
         threading.Thread(target=server.serve_forever).start()

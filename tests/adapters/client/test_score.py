@@ -480,7 +480,7 @@ def test_a_model_that_fails_with_each_row_is_not_asked_for_each(score: Score, si
     stopped = score("fails", "a\n" + "-1.5\n" * 856, out="s.csv")
     assert (stopped.status, site.sizes) == (1, [256, *[1] * 8])
     assert stopped.told == (
-        f"0 of 856 rows are scored: {stopped.out}; stopped, as the model fails with rows 1 to 256, and with 8 of them alone: the server "
+        "0 of 856 rows are scored; stopped, as the model fails with rows 1 to 256, and with 8 of them alone: the server "
         "answered with the status 500: model 'fails' failed: see the server's log; --resume goes on from here\n"
     )
     mixed = score("fails", "a\n" + "-1.5\n1.5\n" * 32, out="t.csv")

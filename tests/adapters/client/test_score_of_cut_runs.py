@@ -95,8 +95,23 @@ def test_a_file_system_without_locks_is_no_hindrance(score: Score, waiting: Wait
     assert score("waits", ROWS, at=waiting.url, out="s.csv").text.splitlines() == SCORED
 
 
-def test_a_run_that_scores_nothing_leaves_what_an_earlier_one_wrote(score: Score, waiting: Waiting) -> None:
+def test_a_run_that_scores_nothing_leaves_what_an_earlier_one_wrote(score: Score, waiting: Waiting, tmp_path: Path) -> None:
     waiting.goes_on.set()
     assert score("waits", ROWS, at=waiting.url, out="s.csv").status == 0
     failed = score("waits", "area\nx\n", at=waiting.url, out="s.csv")
-    assert (failed.status, "0 of 1 rows are scored" in failed.told, failed.text.splitlines()) == (1, True, SCORED)
+    assert (failed.status, failed.text.splitlines()) == (1, SCORED)
+    assert failed.told.startswith(
+        f"0 of 1 rows are scored; refused: 1, with the reasons in {tmp_path / 's.refused.csv'}, such as: input 'area'"
+    )
+
+
+@pytest.mark.parametrize("text", ["area\n", "area\n\n"])
+@pytest.mark.parametrize("out", ["s.csv", "s.jsonl", "s.parquet"])
+def test_a_file_without_rows_has_an_output_without_rows(score: Score, waiting: Waiting, text: str, out: str) -> None:
+    if out == "s.parquet":
+        pytest.importorskip("pyarrow")
+    waiting.goes_on.set()
+    assert score("waits", ROWS, at=waiting.url, out=out).status == 0
+    empty = score("waits", text, at=waiting.url, out=out)
+    assert (empty.status, empty.told) == (0, f"0 of 0 rows are scored: {empty.out}\n")
+    assert (empty.table.num_rows if out == "s.parquet" else empty.text) in (0, "")

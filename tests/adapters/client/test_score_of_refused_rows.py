@@ -39,6 +39,14 @@ def refuse_rows(model: str, tmp_path: Path, name: str, text: str) -> list[dict[s
     return [json.loads(line) for line in out.with_suffix(".refused.jsonl").read_text().splitlines()]
 
 
+def score_open(file: Path) -> int:
+    """Score a file, as s.jsonl beside it, with a model that takes any columns, and returns them."""
+    server = InferenceServer()
+    server.register("open", lambda df: df, content_type="pd")
+    with serving(OIPApp(server, path="/v2")) as port:
+        return main(["score", f"http://127.0.0.1:{port}/v2", "open", str(file), "--out", str(file.with_name("s.jsonl"))])
+
+
 @pytest.mark.parametrize(
     ("model", "text", "reasons"),
     [
@@ -112,8 +120,29 @@ def test_no_column_of_a_file_is_lost_to_one_of_ours(tmp_path: Path, suffix: str)
 def test_two_columns_of_parquet_with_one_name_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table, file = pytest.importorskip("pyarrow").Table.from_arrays([[1.0], [2.0]], names=["x", "x"]), tmp_path / "rows.parquet"
     pytest.importorskip("pyarrow.parquet").write_table(table, file)
-    server = InferenceServer()
-    server.register("open", lambda df: df, content_type="pd")
-    with serving(OIPApp(server, path="/v2")) as port:
-        assert main(["score", f"http://127.0.0.1:{port}/v2", "open", str(file), "--out", str(tmp_path / "s.jsonl")]) == 2
+    assert score_open(file) == 2
     assert f"{file}: two of its columns have the same name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("\na\n", "a row has 1 values, and the file has 0 columns"),
+        ("\n\na,b\n1,2\n", "a row has 2 values, and the file has 0 columns"),
+        ("\r\na,b\r\n1,2\r\n", "a row has 2 values, and the file has 0 columns"),
+        ("\ufeff\na,b\n1,2\n", "a row has 2 values, and the file has 1 columns"),
+    ],
+)
+def test_a_blank_first_line_is_no_names(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, told: str) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text(text, newline="", encoding="utf-8")
+    assert score_open(file) == 2
+    assert capsys.readouterr().err == f"cannot be scored: {file}: {told}\n"
+
+
+@pytest.mark.parametrize("text", ["a,b\n\n1,2\n", "a,b\r\n\r\n\r\n1,2\r\n\r\n"])
+def test_blank_lines_after_the_names_are_no_rows(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text(text, newline="")
+    assert score_open(file) == 0
+    assert json.loads((tmp_path / "s.jsonl").read_text()) == {"row": 1, "a": 1, "b": 2}
