@@ -143,7 +143,7 @@ BUDGETS: Final = {
     "_http": 634,
     "_grpc": 1105,
     "_hosts": 295,
-    "client": 1880,
+    "client": 1877,
     "mlserver": 739,
     "_command.py": 220,
     "prometheus.py": 153,

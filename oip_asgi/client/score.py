@@ -236,11 +236,8 @@ def make_plan(
     metadata = patiently(client.model_metadata, options.model, options.version)
     binary = "binary_tensor_data" in patiently(client.metadata).get("extensions", ())
     labels = dict[str, Sequence[str]]()
-    if isinstance(metadata.get("outputs"), list):
-        for output in metadata["outputs"]:
-            with suppress(InvalidResponse):  # what is not as the protocol has it has no labels
-                [spec] = read_specs({"outputs": [output]}, "outputs")
-                labels[spec.name] = spec.labels or ()
+    with suppress(InvalidResponse):  # outputs that are not as the protocol has them have no labels
+        labels = {spec.name: spec.labels or () for spec in read_specs(metadata, "outputs")}
     # the scalars beside a data frame are the same for all rows
     scalars = ((), (1,)) if (metadata.get("parameters") or {}).get("content_type") == "pd" else ()
     specs = [spec for spec in read_specs(metadata, "inputs") if spec.shape not in scalars]

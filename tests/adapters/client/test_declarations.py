@@ -92,7 +92,7 @@ def test_labels_that_cannot_be_those_of_the_output_are_left_out(score: Score, mo
 def test_a_broken_output_does_not_stop_score(score: Score, other: Any) -> None:
     with declaring(inputs=[X], outputs=[other, {**P, **LABELS}]) as at:
         scored = score("m", ROWS, at=at, out="s.csv")
-    assert (scored.status, scored.text) == (0, "row,p_low,p_high\n1,0.0,0.0\n2,0.0,0.0\n"), scored.told
+    assert (scored.status, scored.text) == (0, "row,p_0,p_1\n1,0.0,0.0\n2,0.0,0.0\n"), scored.told
 
 
 @pytest.mark.parametrize("all_outputs", [None, 5, {"p": P}])
