@@ -213,10 +213,10 @@ def _read_model(model: Model, now: float) -> ModelStatistics:
     failed = [counts for outcome, counts in taken.durations.items() if outcome != "ok"]
     stages = {
         **msgspec.structs.asdict(taken),
-        "success": Duration(taken.durations["ok"].count, taken.durations["ok"].sum),
-        "fail": Duration(sum(each.count for each in failed), sum(each.sum for each in failed)),
+        "success": Duration(taken.durations["ok"].number, taken.durations["ok"].sum),
+        "fail": Duration(sum(each.number for each in failed), sum(each.sum for each in failed)),
         # a response of the cache was not waited for
-        "queue": Duration(taken.queues.count + taken.cache_hit.count, taken.queues.sum),
+        "queue": Duration(taken.queues.number + taken.cache_hit.count, taken.queues.sum),
     }
     return ModelStatistics(
         name=model.name,

@@ -126,7 +126,8 @@ class Counts(msgspec.Struct):
     sum: float = 0
 
     @property
-    def count(self) -> int:
+    def number(self) -> int:
+        """How many values there were."""
         return sum(self.filled)
 
     @property
