@@ -127,7 +127,7 @@ def _prepare(options: dict[str, Any]) -> dict[str, Any]:
         Path(options["target"]).resolve(),
     )
     has_workers = not reloads and int(options["workers"] or os.environ.get("WEB_CONCURRENCY", 1)) > 1
-    _check_options(options, path, has_workers=has_workers)
+    _check_options(options, path, has_port=has_port, has_workers=has_workers)
     for key in ("port", "grpc", "metrics"):
         if options[key] is not None and (has_port or key != "port"):
             options[key] = _find_port(options["host"], options[key])
@@ -155,7 +155,7 @@ def _prepare(options: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _check_options(options: Mapping[str, Any], path: Path, *, has_workers: bool) -> None:
+def _check_options(options: Mapping[str, Any], path: Path, *, has_port: bool, has_workers: bool) -> None:
     """Refuse what has no effect on a target, and what needs a package that is missing."""
     given, key = (
         {name for name in _OURS if options[name] is not None and options[name] is not False},
@@ -164,8 +164,7 @@ def _check_options(options: Mapping[str, Any], path: Path, *, has_workers: bool)
     ports = [
         options[name]
         for name in ("port", "grpc", "metrics")
-        # 0 asks for a free one
-        if options[name] and (name != "port" or options["uds"] is options["fd"] is None)
+        if options[name] and (has_port or name != "port")  # 0 asks for a free one
     ]
     needs = [
         (0 <= options["port"] <= 65535, f"port {options['port']}: expected 0 to 65535"),

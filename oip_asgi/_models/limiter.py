@@ -3,9 +3,9 @@ nothing itself.
 
 One model may be served by several event loops and threads at the same time, so all of it may be called from
 any thread. A request that ends, fails or is cancelled gives its slot up, by `end_call` or `fail_call` of
-`_serving/pipeline`. It goes back then, or as soon as the thread that still runs its function has ended its
-part, by `Slot.end_part` in `_serving/call`, `Execution.end` in `_serving/batch_call` or the generator of
-`_serving/stream`.
+`_serving/pipeline`, or before that by `as_error` of `_serving/failures`. It goes back then, or as soon as the
+thread that still runs its function has ended its part, by `Slot.end_part` in `_serving/call`, `Execution.end`
+in `_serving/batch_call` or the generator of `_serving/stream`.
 """
 
 from __future__ import annotations

@@ -295,7 +295,7 @@ class Statistics:
         """Requests that have ended, and are not in the numbers yet. Any thread may append one without the
         lock."""
         self._responses: deque[Record] = deque()  # the same for responses of streams
-        # the same for executions: what adds each
+        # the same for executions, and for values out of range: what adds each
         self._events: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
 
     def clear(self) -> None:
@@ -337,7 +337,7 @@ class Statistics:
         self._keep(self._responses, record)
 
     def add(self, add: Callable[..., None], *values: Any) -> None:
-        """Count an execution: `add`, a method of Numbers, adds its values."""
+        """Count something else: `add`, a method of Numbers, adds these values."""
         self._keep(self._events, (add, values))
 
     def _keep(self, ended: deque[T], record: T) -> None:

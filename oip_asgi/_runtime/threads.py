@@ -205,8 +205,9 @@ class Alarms:
 
     def _wake(self) -> None:
         if self._thread is None and self._due:
-            self._thread = threading.Thread(target=self._run, name="oip_asgi alarms", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="oip_asgi alarms", daemon=True)
+            thread.start()  # raises where the system has no more threads
+            self._thread = thread
         self._changed.notify()
 
     def stop(self) -> None:

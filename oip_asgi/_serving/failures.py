@@ -60,8 +60,8 @@ FAILURES: Final = (DeadlinePassed, Stopped, ModelRaised, QuitWithin)
 
 
 def as_error(call: Call[Any], failure: Exception) -> InferenceError:
-    """Make the error for the client of one of `FAILURES`, with the same cause. What user code raised is
-    logged, inside the call's span."""
+    """Give the slot up, and make the error for the client of one of `FAILURES`, with the same cause. What
+    user code raised is logged, inside the call's span."""
     call.slot.give_up()  # before the tracer and the log, whose own code may raise
     error: InferenceError
     with within(call.span):

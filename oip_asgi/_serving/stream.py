@@ -210,7 +210,6 @@ class _StreamedRequest(Generic[T]):
             if may_close:
                 await self._generator.close(self._io)
         finally:
-            self._call.slot.give_up()  # before the tracer and the log, whose own code may raise
             if isinstance(error, FAILURES):
                 error = self._as_error(error)
             fail_call(self._call, error)
@@ -221,6 +220,7 @@ class _StreamedRequest(Generic[T]):
         call = self._call
         if type(failure) is not DeadlinePassed or call.deadline != self._generator.until:
             return as_error(call, failure)
+        call.slot.give_up()  # as `as_error` does
         if failure.__cause__ is not None:
             call.log_late(failure.__cause__)
         seconds, request = call.model.stream_timeout, name_request(call.timings.id)

@@ -43,9 +43,7 @@ from .row_files import (
 
 # Requests
 
-_PASSING: Final = (429, 502, 503)
-"""What a server answers that is busy or starts, or a proxy before it: later, it may answer otherwise."""
-_OF_ALL_ROWS: Final = (401, 403, 404, 405, 407, *_PASSING)
+_OF_ALL_ROWS: Final = (401, 403, 404, 405, 407)
 """What a server answers whatever the rows are."""
 
 _PLACE: Final = re.compile(
@@ -99,7 +97,7 @@ def _score_chunk(ask: Ask, rows: Sequence[Row], *, is_first: bool = False) -> li
         return [{"scored": row} for row in ask(rows)]
     except InferenceError as error:
         status = getattr(error, "response_status", None)
-        if status in _OF_ALL_ROWS or "answers with a stream" in str(error):
+        if status in _OF_ALL_ROWS or _is_passing(error) or "answers with a stream" in str(error):
             raise CannotGoOn(str(error)) from error
         if len(rows) == 1:
             return [_refuse(rows[0], error)]
@@ -127,6 +125,16 @@ def _refuse(row: Row, error: InferenceError) -> Entry:
     return {"refused": refused}
 
 
+def _is_passing(error: Exception) -> bool:
+    """Whether the server is busy, starts or is away, and may answer otherwise after a while. A proxy says
+    with a page that it is away (502); in JSON, that is a model which asks another server, about these
+    rows."""
+    if not isinstance(error, ErrorResponse):
+        return isinstance(error, ConnectionFailed)
+    is_page = "json" not in error.response_headers.get("content-type", "")
+    return error.response_status in (429, 503) or (error.response_status == 502 and is_page)
+
+
 def ask_patiently(
     patience: float,
     gives_up: threading.Event,
@@ -140,11 +148,10 @@ def ask_patiently(
         try:
             return ask(*arguments)
         except (ErrorResponse, ConnectionFailed) as error:
-            is_passing = getattr(error, "response_status", 503) in _PASSING
             after = getattr(error, "response_headers", {}).get("retry-after", "").strip()
             # who says a date gets a second, as servers that are busy say seconds
             seconds = min(max(float(after), 0.1), 60.0) if after.isdecimal() else 1.0
-            if not is_passing or time.monotonic() >= until:
+            if not _is_passing(error) or time.monotonic() >= until:
                 raise
             tell(f"{error}: trying again for {patience:g} s\n")
             if gives_up.wait(seconds):
@@ -313,7 +320,7 @@ def run(options: argparse.Namespace) -> int:
             is_written = len(refused) < done or total == 0  # else what an earlier run wrote stays
             if is_written:
                 write_rows(out, lambda: find_entries(journal, "scored"))
-    refused_file.unlink(missing_ok=True)
+                refused_file.unlink(missing_ok=True)
     reasons = ""
     if refused:
         write_rows(refused_file, lambda: iter(refused))

@@ -17,7 +17,7 @@ import pytest
 
 from oip_asgi import InferenceError, InferenceServer
 from tests.support.inside import background_of, limit_threads, limiter_of
-from tests.support.inside.runtime import PATIENCE, BackgroundLoop, QuitWithin, Runtime, WorkerThreads
+from tests.support.inside.runtime import PATIENCE, Alarms, BackgroundLoop, QuitWithin, Runtime, WorkerThreads
 from tests.support.inside.runtime import threads as threads_module
 
 
@@ -180,6 +180,26 @@ def test_a_thread_that_the_system_refuses_takes_no_place_for_good_and_no_job(mon
     outcome.wait()
     assert ran == ["left to the thread that is there"]
     pool.stop()
+
+
+def test_alarms_whose_thread_the_system_refuses_begin_with_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Bell:
+        rung = threading.Event()
+
+        def ring(self) -> None:
+            self.rung.set()
+
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    alarms, bell = Alarms(), Bell()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start"):
+            alarms.set(0.0, bell.ring)
+    alarms.set(0.0, bell.ring)
+    assert bell.rung.wait(5)
+    alarms.stop()
 
 
 @pytest.fixture

@@ -103,6 +103,8 @@ def test_a_run_that_scores_nothing_leaves_what_an_earlier_one_wrote(score: Score
     assert failed.told.startswith(
         f"0 of 1 rows are scored; refused: 1, with the reasons in {tmp_path / 's.refused.csv'}, such as: input 'area'"
     )
+    stopped = score("unknown", ROWS, at=waiting.url, out="s.csv")
+    assert (stopped.status, (tmp_path / "s.refused.csv").exists(), stopped.text.splitlines()) == (2, True, SCORED)
 
 
 @pytest.mark.parametrize("text", ["area\n", "area\n\n"])

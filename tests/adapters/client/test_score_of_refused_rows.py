@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pytest
 
@@ -146,3 +147,20 @@ def test_blank_lines_after_the_names_are_no_rows(tmp_path: Path, text: str) -> N
     file.write_text(text, newline="")
     assert score_open(file) == 0
     assert json.loads((tmp_path / "s.jsonl").read_text()) == {"row": 1, "a": 1, "b": 2}
+
+
+def test_a_row_with_which_another_server_fails_is_refused_alone(tmp_path: Path) -> None:
+    """A model that asks another server, such as one of `remote`, answers 502 in JSON: the server itself is there."""
+
+    def ask_another(a: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        if (a < 0).any():
+            raise InferenceError("the other server failed", status=502)
+        return a
+
+    server, rows, out = InferenceServer(), tmp_path / "rows.csv", tmp_path / "s.csv"
+    rows.write_text("a\n1\n-2\n3\n")
+    server.register("m", ask_another, inputs=[TensorSpec("a", "FP64", [-1])])
+    with serving(OIPApp(server, path="/v2")) as port:
+        assert main(["score", f"http://127.0.0.1:{port}/v2", "m", str(rows), "--out", str(out)]) == 1
+    assert out.read_text() == "row,output_0\n1,1.0\n3,3.0\n"
+    assert "the other server failed" in (tmp_path / "s.refused.csv").read_text()
