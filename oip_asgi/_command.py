@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             envvar=_KEY,
             help="the key that clients send as the header x-api-key, for all but health and the page; others "
             "on this machine see it in the list of processes, but not if it is in the environment variable "
-            f"{_KEY}",
+            + _KEY,
         ),
         click.Option(
             ["--grpc"], type=click.IntRange(0, 65535), metavar="PORT", help="serve gRPC there, by grpcio"

@@ -239,14 +239,14 @@ class _Calls:
         binary: bool = True,
     ) -> InferenceResponse:
         options = Options(version=version, parameters=parameters, outputs=outputs, id=id, binary=binary)
-        with self._forgotten_if_refused(model, version):
+        with self._forget_if_refused(model, version):
             inference = await self._make_inference(model, inputs, timeout, options)
             return await self._link.infer(inference, timeout)
 
     async def stream(
         self, model: str, inputs: Any, *, timeout: float | None = None, **options: Unpack[Options]
     ) -> AsyncGenerator[InferenceResponse]:
-        with self._forgotten_if_refused(model, options.get("version")):
+        with self._forget_if_refused(model, options.get("version")):
             inference = await self._make_inference(model, inputs, timeout, options)
             async with aclosing(self._link.stream(inference, timeout)) as responses:
                 async for response in responses:
@@ -282,7 +282,7 @@ class _Calls:
         return specs
 
     @contextmanager
-    def _forgotten_if_refused(self, model: str, version: Version) -> Iterator[None]:
+    def _forget_if_refused(self, model: str, version: Version) -> Iterator[None]:
         """Around a call: if it is refused, here or by the server, the model may be another one by now, and is
         asked again before the next list; not if this call has asked itself, as it is the values then."""
         was_known = (model, version) in self._specs

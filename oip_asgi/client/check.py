@@ -62,7 +62,8 @@ class Row(NamedTuple):
     - `twice`, that input once more; `ask`, only the last output; `set` and `drop`, members by their paths,
       such as `inputs/0/name`.
     - `binary`, the request with binary data, and what is wrong with these (see `_write_binary`).
-    - `body`, `append`, `cut` and `headers`: the text instead, behind it, how many bytes less, and headers.
+    - `body`, another text instead of the request; `append`, text that is sent behind it; `cut`, how many
+      bytes are left out at its end; `headers`, those that are added.
     - `strain`: it is sent only with --strain.
     """
 
