@@ -4,15 +4,15 @@ python -m oip_asgi.client score http://127.0.0.1:8000/v2 iris rows.csv --out sco
 
 It ends with 0 if each row is scored, with 1 if rows are missing, and with 2 if nothing can be scored. What
 became of each row is a line of a file beside the output, the journal, until all are scored, so that a run
-that was cut goes on from there.
+that was cut goes on from there. Imports what users can import; what the values of a column become, the
+model's declaration decides, as for any list that a `Client` sends.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
-import random
-import re
 import sys
 import threading
 import time
@@ -20,50 +20,307 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache, partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeAlias
 
-from .. import ErrorResponse, InferenceError, InvalidResponse
+import numpy as np
+import pandas as pd
+
+from .. import ErrorResponse, InferenceError, InferenceResponse, TensorSpec
 from . import Client, ConnectionFailed, read_specs
-from .row_files import (
-    READERS,
-    CannotGoOn,
-    Row,
-    find_types,
-    list_names,
-    make_inputs,
-    name_beside,
-    need,
-    plan_columns,
-    read_outputs,
-    read_rows,
-    write_rows,
+
+Values: TypeAlias = Mapping[str, Any]
+"""The values of a row by the names of columns: in CSV they are texts. None is missing."""
+
+Row: TypeAlias = tuple[int, Values]
+"""One row of a file; the number is from 1 on."""
+
+
+class CannotGoOn(Exception):
+    """No row can be scored any more; the text says why."""
+
+
+def need(fits: object, otherwise: str, error: type[Exception] = ValueError) -> None:
+    if not fits:
+        raise error(otherwise)
+
+
+# Files of rows
+
+
+def read_rows(file: Path) -> Iterator[Row]:
+    """Read a file, row by row.
+
+    Raises:
+        ValueError: It cannot be read.
+        OSError: It cannot be read.
+    """
+    number = 0
+    try:
+        for number, values in enumerate(READERS[file.suffix.lower()](file), 1):
+            # NaN alone is not equal to itself
+            yield number, {name: None if value != value else value for name, value in values.items()}
+    except (ValueError, csv.Error) as error:
+        raise ValueError(
+            f"{file}{f', after row {number}' if number else ''}: {getattr(error, 'msg', error)}"
+        ) from None
+
+
+def _read_csv(file: Path) -> Iterator[Values]:
+    # pandas has names for columns that have none, or that of another one; without `index_col`, it would look
+    # at the next line too, and fail if that is blank
+    names = list(
+        map(str, pd.read_csv(file, nrows=0, index_col=False, skip_blank_lines=False, engine="python"))
+    )
+    with file.open(encoding="utf-8-sig", newline="") as opened:
+        # the first line has the names, also if it is blank; another blank line is no row
+        for cells in filter(None, islice(csv.reader(opened, strict=True), 1, None)):
+            need(
+                len(cells) == len(names),
+                f"a row has {len(cells)} values, and the file has {len(names)} columns",
+            )
+            yield dict(zip(names, cells, strict=True))
+
+
+def _read_json_lines(file: Path) -> Iterator[Values]:
+    with file.open("rb") as opened:
+        for line in filter(bytes.strip, opened):
+            row = json.loads(line, parse_float=_read_float)
+            need(
+                isinstance(row, dict) and "" not in row,
+                "expected an object in each line, whose keys are the names of columns",
+            )
+            yield row
+
+
+def _read_parquet(file: Path) -> Iterator[Values]:
+    import pyarrow.parquet
+
+    opened = pyarrow.parquet.ParquetFile(file)
+    need(
+        len({*opened.schema_arrow.names}) == len(opened.schema_arrow.names),
+        "two of its columns have the same name",
+    )
+    yield from (
+        {name: cell.isoformat() if hasattr(cell, "isoformat") else cell for name, cell in row.items()}
+        for batch in opened.iter_batches(2**10)
+        for row in batch.to_pylist()
+    )
+
+
+READERS: Final[Mapping[str, Callable[[Path], Iterator[Values]]]] = {
+    ".csv": _read_csv,
+    ".jsonl": _read_json_lines,
+    ".parquet": _read_parquet,
+}
+"""What reads a file of each suffix."""
+
+
+def write_rows(file: Path, make_rows: Callable[[], Iterator[dict[str, Any]]]) -> None:
+    """Write rows, which `make_rows` gives anew each time."""
+    if file.suffix.lower() == ".parquet":
+        try:
+            pd.DataFrame(make_rows(), dtype=object).to_parquet(file, index=False)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"{file} would have a column of several types ({error}): declare the outputs of the model"
+            ) from None
+    else:
+        # lone surrogates are written as JSON escapes them
+        with file.open("w", encoding="utf-8", errors="backslashreplace", newline="") as opened:
+            if file.suffix.lower() == ".jsonl":
+                opened.writelines(f"{json.dumps(row, ensure_ascii=False)}\n" for row in make_rows())
+            elif names := list(dict.fromkeys(chain.from_iterable(make_rows()))):
+                plain, quoted = (
+                    csv.DictWriter(opened, names, lineterminator="\n", quoting=quoting)
+                    for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL)
+                )
+                for row in chain([dict(zip(names, names, strict=True))], make_rows()):
+                    # before 3.13, Python does not quote a carriage return by itself
+                    (quoted if "\r" in "".join(map(str, row.values())) else plain).writerow(row)
+
+
+# What a model gets
+
+_BOOLS: Final = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
+
+
+def read_text(text: str) -> Any:
+    """The value of a text of CSV as pandas reads it: what is no number and no boolean is a text, and None if
+    it is empty."""
+    plain = text.strip().replace("_", "x")  # 1_000 is a number to Python alone
+    for read in (int, _BOOLS.__getitem__, _read_float) if plain.isascii() else ():
+        with suppress(KeyError, ValueError):
+            return read(plain)
+    return text or None
+
+
+def _read_float(text: str) -> float:
+    """A number, or an infinity that is written as one. Raises ValueError if no float is that large."""
+    if abs(float(text)) == np.inf and "n" not in text.casefold():
+        raise ValueError(f"{text[:40]} is out of range for FP64")
+    return float(text)
+
+
+def find_types(file: Path, *, are_texts: bool) -> tuple[dict[str, set[type]], int]:
+    """The types of the values of each column, and how many rows there are."""
+    types, total = dict[str, set[type]](), 0
+    for total, values in read_rows(file):
+        for name in {**types, **values}:  # a row of JSON need not have each column
+            known = types.setdefault(name, {type(None)} if total > 1 else set())
+            known.add(type(read_text(values[name]) if are_texts else values.get(name)))
+    return types, total
+
+
+def _to_float(value: Any) -> Any:
+    """A number or a boolean as a float, and None as NaN; a whole number that a float would round stays
+    one."""
+    is_number = isinstance(value, (int, float, type(None))) and abs(value or 0) < 2**53
+    return (np.nan if value is None else float(value)) if is_number else value
+
+
+def find_reading(spec: TensorSpec, types: set[type], *, are_texts: bool) -> Callable[[Any], Any]:
+    """Find what becomes of the values of a column: texts of CSV are read as the model declares them, so that
+    00123 stays a text where it takes texts. If it takes any datatype, all values of the column decide.
+
+    Args:
+        types: Those of the values, if texts are read.
+        are_texts: Whether they are texts of CSV.
+    """
+    is_open, is_text = spec.other_datatypes == "all", spec.datatype == "BYTES"
+    kinds = {float if each is int else each for each in types - {type(None)}}
+    if spec.content_type == "pd_json" or (is_open and not is_text):
+        is_text = str in kinds or len(kinds) > 1
+    if are_texts and is_text:
+        return (lambda text: text or None) if spec.may_miss else str
+    read: Callable[[Any], Any] = read_text if are_texts else lambda value: value
+    return (
+        (lambda value: _to_float(read(value)))
+        if spec.other_datatypes == "numbers" or (is_open and kinds <= {float} and types != {int})
+        else read
+    )
+
+
+[_ANY_DATATYPE] = read_specs(
+    {
+        "inputs": [
+            {"name": "any", "datatype": "FP64", "shape": [-1], "parameters": {"other_datatypes": "all"}}
+        ]
+    },
+    "inputs",
 )
+"""What a column is taken for that nobody declares."""
+
+
+def _gather(values: list[Any], spec: TensorSpec) -> Any:
+    """What a `Client` takes for the values of a column: only a Series may miss values that nobody declares,
+    and texts that are base64 already are an array."""
+    if spec is _ANY_DATATYPE and None in values:
+        return pd.Series(values, dtype=object)
+    is_base64 = spec.content_type == "base64" and {*map(type, values)} == {str}
+    return np.array(values, dtype=object) if is_base64 else values
+
+
+def plan_inputs(
+    specs: Sequence[TensorSpec], asked: list[str], types: Mapping[str, set[type]], *, are_texts: bool
+) -> Callable[[Sequence[Row]], dict[str, Any]]:
+    """Find what makes the inputs of some rows, as a `Client` takes them.
+
+    Args:
+        specs: What the model declares of inputs that have a value for each row.
+        asked: The columns to send. If there are none, it is those that the model declares, or all of the
+            file for an array, or if it declares none.
+        types: Those of the values of each column of the file.
+        are_texts: Whether all values of the file are texts.
+
+    Raises:
+        ValueError: The columns are not those that the model takes.
+    """
+    array = specs[0] if len(specs) == 1 and len(specs[0].shape) == 2 and specs[0].name not in types else None
+    declared = (
+        dict.fromkeys(types, array or _ANY_DATATYPE)
+        if array or not specs
+        else {spec.name: spec for spec in specs}
+    )
+    names = asked or list(declared)
+    need(
+        types.keys() & declared.keys() >= {*names} or not types,
+        f"the model takes {list(declared)[:10]}, and the file has {list(types)[:10]}: --columns says which "
+        "are sent",
+    )
+    readings = {
+        name: find_reading(declared[name], types.get(name, set()), are_texts=are_texts) for name in names
+    }
+    if array is None:
+        return lambda rows: {
+            name: _gather([read(values.get(name)) for _, values in rows], declared[name])
+            for name, read in readings.items()
+        }
+    need(
+        array.shape[1] in (-1, len(names)),
+        f"the input {array.name!r} has {array.shape[1]} columns, and the file {len(names)}: name them, in "
+        "the order of the training, by --columns",
+    )
+    return lambda rows: {
+        array.name: [[read(values.get(name)) for name, read in readings.items()] for _, values in rows]
+    }
+
+
+# What is written of its outputs
+
+
+def read_outputs(response: InferenceResponse, rows: Sequence[Row], suffix: str) -> list[Values]:
+    """What is written of some rows. In CSV, each element of a row has a column, named by its place.
+
+    Raises:
+        CannotGoOn: There is not one row for each, or two columns of one name.
+    """
+    columns = [("row", [number for number, _ in rows])]
+    for tensor in response.outputs:
+        name, array = tensor.name, tensor.array[:, 0] if tensor.array.shape[1:] == (1,) else tensor.array
+        need(
+            array.shape[:1] == (len(rows),),
+            f"the model does not score row by row: the output {name!r} of {len(rows)} rows has the shape "
+            f"{list(array.shape)}",
+            CannotGoOn,
+        )
+        if array.dtype.hasobject:
+            is_json = tensor.parameters.get("content_type") == "pd_json"
+            array = np.frompyfunc(
+                json.loads if is_json else lambda text: text.decode(errors="backslashreplace"), 1, 1
+            )(array)
+        if suffix == ".csv" and array.ndim > 1:
+            elements = enumerate(array.reshape(len(rows), -1).T.tolist())
+            columns += [(f"{name}_{place}", values) for place, values in elements]
+        else:
+            columns.append((name, array.tolist()))
+    names = [name for name, _ in columns]
+    need(
+        len({*names}) == len(names), f"two columns of the output have the same name: {names[:10]}", CannotGoOn
+    )
+    return [
+        dict(zip(names, row, strict=True)) for row in zip(*(values for _, values in columns), strict=True)
+    ]
+
 
 # Requests
 
 _OF_ALL_ROWS: Final = (401, 403, 404, 405, 407)
 """What a server answers whatever the rows are."""
 
-_PLACE: Final = re.compile(
-    r"""\A(?:((?:input|column|tensor) (?:'[^']*'|"[^"]*")(?:,|:| cannot [^:]*:) )"""
-    r"""(?:(?:row|(?:data: )?element) 0\b|data\[0\](?!\[))|rows\[0\](\.?))"""
-)
-"""Where the text of an error begins with the row. A refused row was sent alone, so it is the first one
-there."""
-
-Ask: TypeAlias = Callable[[Sequence[Row]], list[dict[str, Any]]]
-"""Scores some rows: what is written of each."""
-
-Entry: TypeAlias = dict[str, dict[str, Any]]
-"""What became of a row: what is written of it, as "scored" or as "refused"."""
-
 
 def score_rows(
-    ask: Ask, rows: Iterator[Row], size: int, threads: ThreadPoolExecutor, most: int, *, may_be_none: bool
-) -> Iterator[list[Entry]]:
-    """Ask over some connections, and tell what became of so many rows at a time, in their order.
+    ask: Callable[[Sequence[Row]], list[Values]],
+    rows: Iterator[Row],
+    size: int,
+    threads: ThreadPoolExecutor,
+    most: int,
+    *,
+    may_be_none: bool,
+) -> Iterator[list[Values]]:
+    """Ask over some connections, and tell what became of so many rows at a time, in their order: for each,
+    what is written of it, as "scored" or as "refused".
 
     Args:
         ask: Asks for some rows. Raises `InferenceError` if they are refused, and `CannotGoOn`.
@@ -76,7 +333,7 @@ def score_rows(
     """
     chunks = iter(lambda: list(islice(rows, size)), [])
     for first in islice(chunks, int(may_be_none)):  # alone: it may tell of all
-        yield (entries := _score_chunk(ask, first, is_first=True))
+        yield (entries := _score_chunk(ask, first))
         need(
             any("scored" in entry for entry in entries),
             f"all of the first {len(first)} rows are refused",
@@ -86,53 +343,36 @@ def score_rows(
         yield from threads.map(partial(_score_chunk, ask), some)
 
 
-def _score_chunk(ask: Ask, rows: Sequence[Row], *, is_first: bool = False) -> list[Entry]:
+def _score_chunk(ask: Callable[[Sequence[Row]], list[Values]], rows: Sequence[Row]) -> list[Values]:
     """Score rows; if they are refused, each fourth part of them, until it is known which row is. Halves would
-    need as many requests for one such row, and half as many again for many.
-
-    The log of a model that fails with the first rows, and with some of them alone, does not get a traceback
-    for each.
-    """
+    need as many requests for one such row, and half as many again for many."""
     try:
         return [{"scored": row} for row in ask(rows)]
     except InferenceError as error:
-        status = getattr(error, "response_status", None)
-        if status in _OF_ALL_ROWS or _is_passing(error) or "answers with a stream" in str(error):
-            raise CannotGoOn(str(error)) from error
+        status, text = getattr(error, "response_status", None), str(error)
+        if status in _OF_ALL_ROWS or _is_passing(error) or "answers with a stream" in text:
+            raise CannotGoOn(text) from error
         if len(rows) == 1:
-            return [_refuse(rows[0], error)]
-        if is_first and len(rows) > 8 and status == 500:
-            some = random.Random(0).sample(rows, 8)  # of each n-th, all may have what others do not
-            need(
-                any("scored" in _score_chunk(ask, [row])[0] for row in some),
-                f"the model fails with rows {rows[0].number} to {rows[-1].number}, and with 8 of them alone: "
-                f"{error}",
-                CannotGoOn,
-            )
+            [(number, values)] = rows
+            ours = {"row": number, "reason": getattr(error, "text", text)}
+            return [{"refused": {**ours, **values, **ours}}]
         size = -(-len(rows) // 4)
-        parts = (rows[first : first + size] for first in range(0, len(rows), size))
-        return [entry for part in parts for entry in _score_chunk(ask, part)]
-
-
-def _refuse(row: Row, error: InferenceError) -> Entry:
-    text = getattr(error, "text", None) or str(error)
-    refused = {
-        "row": row.number,
-        "reason": _PLACE.sub(lambda at: f"{at[1] or ''}row {row.number}{', ' if at[2] else ''}", text),
-    }
-    for name, value in row.values.items():
-        refused[name_beside(refused, name)] = value
-    return {"refused": refused}
+        return [
+            entry
+            for first in range(0, len(rows), size)
+            for entry in _score_chunk(ask, rows[first : first + size])
+        ]
 
 
 def _is_passing(error: Exception) -> bool:
     """Whether the server is busy, starts or is away, and may answer otherwise after a while. A proxy says
     with a page that it is away (502); in JSON, that is a model which asks another server, about these
     rows."""
-    if not isinstance(error, ErrorResponse):
-        return isinstance(error, ConnectionFailed)
-    is_page = "json" not in error.response_headers.get("content-type", "")
-    return error.response_status in (429, 503) or (error.response_status == 502 and is_page)
+    if isinstance(error, ErrorResponse):
+        return error.response_status in (429, 503) or (
+            error.response_status == 502 and "json" not in error.response_headers.get("content-type", "")
+        )
+    return isinstance(error, ConnectionFailed)
 
 
 def ask_patiently(
@@ -142,73 +382,55 @@ def ask_patiently(
     ask: Callable[..., Any],
     *arguments: Any,
 ) -> Any:
-    """Ask again where the server is busy or away."""
+    """Ask again, each second, where the server is busy or away."""
     until = time.monotonic() + patience
     while True:
         try:
             return ask(*arguments)
         except (ErrorResponse, ConnectionFailed) as error:
-            after = getattr(error, "response_headers", {}).get("retry-after", "").strip()
-            # who says a date gets a second, as servers that are busy say seconds
-            seconds = min(max(float(after), 0.1), 60.0) if after.isdecimal() else 1.0
-            if not _is_passing(error) or time.monotonic() >= until:
+            if not _is_passing(error) or time.monotonic() >= until or gives_up.wait(1.0):
                 raise
             tell(f"{error}: trying again for {patience:g} s\n")
-            if gives_up.wait(seconds):
-                raise
 
 
 # The journal
 
+_NO_NUMBERS: Final[Mapping[str, Callable[[str], Any]]] = {
+    ".csv": {"NaN": None, "Infinity": "inf", "-Infinity": "-inf"}.get,
+    ".jsonl": {"NaN": None, "Infinity": "Infinity", "-Infinity": "-Infinity"}.get,
+}
+"""What is written of floats that are no numbers: in JSON, what the protocol has."""
 
-def begin_journal(journal: BinaryIO, out: Path, of: Mapping[str, Any], *, goes_on: bool) -> list[bool]:
+
+def begin_journal(journal: BinaryIO, of: Values) -> list[bool]:
     """Begin the file that has a line for what became of each row, in their order, or go on with it: whether
-    each of its rows was scored. Until it is closed, no other run gets it, where files can be locked.
+    each of its rows was scored.
 
     Args:
         of: What the run is about. Another one cannot go on with it.
     """
-    if sys.platform != "win32":
-        import fcntl
-
-        try:
-            fcntl.flock(journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(f"another run writes {out}: wait for its end, or choose another --out") from None
-        except OSError:
-            pass  # a file system without locks
     entries = read_journal(journal)
     begun = next(entries, None)
     need(
-        begun is None or goes_on,
-        f"{out}: a run was cut before its end: go on with --resume, or remove {journal.name}",
-    )
-    need(
-        begun in (None, of),
-        f"--resume: {out} was begun with {json.dumps(begun)}: this is {json.dumps(of)}",
+        begun in (None, of), f"--resume: the run was begun with {json.dumps(begun)}: this is {json.dumps(of)}"
     )
     if begun is None:
         append(journal, [of])
     return ["scored" in entry for entry in entries]
 
 
-def append(journal: BinaryIO, entries: Sequence[Mapping[str, Any]]) -> None:
+def append(journal: BinaryIO, entries: Sequence[Values]) -> None:
     # each begins a line, as the last one may be cut
     lines = [f"\n{json.dumps(entry, ensure_ascii=False, default=str)}" for entry in entries]
     journal.write("".join(lines).encode(errors="backslashreplace"))  # of what is no text, as JSON escapes it
     journal.flush()
 
 
-def read_journal(journal: BinaryIO) -> Iterator[Any]:
+def read_journal(journal: BinaryIO, suffix: str = "") -> Iterator[Any]:
     journal.seek(0)
     for line in journal:
         with suppress(ValueError):  # it was cut
-            yield json.loads(line)
-
-
-def find_entries(journal: BinaryIO, kind: str) -> Iterator[dict[str, Any]]:
-    """What is written of the rows that were "scored", or "refused"."""
-    return (entry[kind] for entry in read_journal(journal) if kind in entry)
+            yield json.loads(line, parse_constant=_NO_NUMBERS.get(suffix))
 
 
 # The command
@@ -220,7 +442,9 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "--out": {"type": Path, "required": True, "help": "the file for the outputs; its suffix says the format"},
     "--resume": {"action": "store_true", "help": "go on where a run was cut"},
     "--columns": {
-        "help": "the columns to send, such as a,b,c, if the model does not say their names; else all"
+        "type": lambda text: text.split(","),
+        "default": [],
+        "help": "the columns to send, such as a,b,c; else those that the model declares, or all for an array",
     },
     "--chunk": {"type": int, "default": 256, "help": "rows of each request; %(default)s"},
     "--connections": {"type": int, "default": 4, "help": "requests at the same time; %(default)s"},
@@ -230,36 +454,25 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, Any]]] = {
         "help": "seconds to try again where the server is busy (503) or away (502); %(default)s",
     },
 }
-_UNDECLARED: Final = """\
-. The model declares nothing of its columns, so its values decided what was sent. If it takes others, or all \
-of them as one array, declare that: inputs=specs_of(X_train), or inputs=[TensorSpec("X", "FP64", [-1, 4])]"""
 
 
 def make_plan(
     options: argparse.Namespace, client: Client, patiently: Callable[..., Any]
-) -> tuple[Ask, list[str], int, str]:
-    """What scores some rows; the columns of the file, and how many rows it has; and what is said if a row is
-    refused."""
-    metadata = patiently(client.model_metadata, options.model, options.version)
+) -> tuple[Callable[[Sequence[Row]], list[Values]], int]:
+    """What scores some rows, and how many the file has."""
     binary = "binary_tensor_data" in patiently(client.metadata).get("extensions", ())
-    labels = dict[str, Sequence[str]]()
-    with suppress(InvalidResponse):  # outputs that are not as the protocol has them have no labels
-        labels = {spec.name: spec.labels or () for spec in read_specs(metadata, "outputs")}
-    # the scalars beside a data frame are the same for all rows
-    scalars = ((), (1,)) if (metadata.get("parameters") or {}).get("content_type") == "pd" else ()
-    specs = [spec for spec in read_specs(metadata, "inputs") if spec.shape not in scalars]
+    declared = read_specs(patiently(client.model_metadata, options.model, options.version), "inputs")
     are_texts = options.rows.suffix.lower() == ".csv"
-    types, total = find_types(options.rows, specs, are_texts=are_texts)
-    names = options.columns.split(",") if options.columns else list(types)
-    need(types.keys() >= set(names), f"--columns {options.columns}: the file has {list_names(types)}")
-    columns = plan_columns(specs, names, types, are_texts=are_texts)
+    types, total = find_types(options.rows, are_texts=are_texts)
+    make_inputs = plan_inputs(
+        [spec for spec in declared if spec.shape[:1] == (-1,)], options.columns, types, are_texts=are_texts
+    )
 
-    def ask(rows: Sequence[Row]) -> list[dict[str, Any]]:
-        sent = make_inputs(columns, rows, are_texts=are_texts)
-        scored = client.infer(options.model, sent, version=options.version, binary=binary)
-        return read_outputs(scored, rows, labels, options.out.suffix.lower())
+    def ask(rows: Sequence[Row]) -> list[Values]:
+        scored = client.infer(options.model, make_inputs(rows), version=options.version, binary=binary)
+        return read_outputs(scored, rows, options.out.suffix.lower())
 
-    return partial(patiently, ask), list(types), total, "" if specs else _UNDECLARED
+    return partial(patiently, ask), total
 
 
 def run(options: argparse.Namespace) -> int:
@@ -276,57 +489,67 @@ def run(options: argparse.Namespace) -> int:
         f"{rows} is a file that this run writes: choose another --out",
     )
     need(
-        file.exists() or not (options.resume and out.exists()),
-        f"--resume: {out} is complete: leave --resume out to score all rows anew",
+        file.exists() == options.resume,
+        f"{out}: a run was cut before its end, or is not at its end: go on with --resume, or remove {file}"
+        if file.exists()
+        else f"--resume: there is no {file} to go on with: leave --resume out to score all rows",
     )
-    of = {
-        "rows": str(rows.resolve()),
-        "size": rows.stat().st_size,
-        "changed": rows.stat().st_mtime,
-        **{name: getattr(options, name) for name in ("model", "version", "columns")},
-    }
-    gives_up, why = threading.Event(), ""
+    gives_up, why, reasons = threading.Event(), "", ""
     patiently = partial(ask_patiently, options.patience, gives_up, cache(sys.stderr.write))
     begins, ends = ("\r", "\x1b[K") if sys.stderr.isatty() else ("", "\n")
     with (
         Client(options.url, headers=dict(options.header)) as client,
         ThreadPoolExecutor(options.connections, "oip_asgi rows") as threads,
     ):
-        ask, names, total, hint = make_plan(options, client, patiently)
-        with file.open("a+b") as journal:
-            kept = begin_journal(journal, out, of, goes_on=options.resume)
-            done = begun_at = len(kept)
-            left = (row for row in read_rows(rows, names) if row.number > begun_at)
-            since = told = time.monotonic()
-            scoring = score_rows(
-                ask, left, options.chunk, threads, 4 * options.connections, may_be_none=not any(kept)
+        ask, total = make_plan(options, client, patiently)
+        with file.open("a+b" if options.resume else "x+b") as journal:
+            kept = begin_journal(
+                journal,
+                {
+                    "rows": str(rows.resolve()),
+                    "size": rows.stat().st_size,
+                    "changed": rows.stat().st_mtime,
+                    **{name: getattr(options, name) for name in ("model", "version", "columns")},
+                },
             )
+            done = begun_at = len(kept)
+            since = told = time.monotonic()
             try:
-                for entries in scoring:
+                for entries in score_rows(
+                    ask,
+                    islice(read_rows(rows), begun_at, None),
+                    options.chunk,
+                    threads,
+                    4 * options.connections,
+                    may_be_none=not any(kept),
+                ):
                     append(journal, entries)
                     done += len(entries)
                     if time.monotonic() - told >= (0.2 if begins else 10.0):
                         told = time.monotonic()
-                        each = (told - since) / (done - begun_at)
+                        rate = (done - begun_at) / (told - since)
                         sys.stderr.write(
-                            f"{begins}{done:,} of {total:,} rows, {1 / each:,.0f} rows per second, "
-                            f"{(total - done) * each:,.0f} s left{ends}"
+                            f"{begins}{done:,} of {total:,} rows, {rate:,.0f} rows per second, "
+                            f"{(total - done) / rate:,.0f} s left{ends}"
                         )
             except (CannotGoOn, ConnectionFailed, KeyboardInterrupt) as stopped:
                 why = f"; stopped, as {str(stopped) or 'it was interrupted'}; --resume goes on from here"
             finally:  # also if the disk is full: threads that wait for the server end then
                 gives_up.set()
-            refused = list(find_entries(journal, "refused"))
-            is_written = len(refused) < done or total == 0  # else what an earlier run wrote stays
-            if is_written:
-                write_rows(out, lambda: find_entries(journal, "scored"))
+            refused = [
+                entry["refused"] for entry in read_journal(journal, refused_file.suffix) if "refused" in entry
+            ]
+            if is_written := len(refused) < done or total == 0:  # else what an earlier run wrote stays
+                write_rows(
+                    out,
+                    lambda: (entry["scored"] for entry in read_journal(journal, suffix) if "scored" in entry),
+                )
                 refused_file.unlink(missing_ok=True)
-    reasons = ""
     if refused:
         write_rows(refused_file, lambda: iter(refused))
         reasons = (
             f"; refused: {len(refused):,}, with the reasons in {refused_file}, such as: "
-            f"{refused[0]['reason']}{hint}"
+            f"{refused[0]['reason']}"
         )
     if done == total:
         file.unlink(missing_ok=True)

@@ -22,8 +22,7 @@ pytestmark = pytest.mark.ci
 TESTS = {
     "_command": ["test_command.py"],
     "client/check": ["client/test_check.py"],
-    "client/row_files": ["client/test_score_of_estimators.py", "client/test_score_of_refused_rows.py"],
-    "client/score": ["client/test_score_of_cut_runs.py", "client/test_score_of_refused_rows.py"],
+    "client/score": ["client/test_score_of_cut_runs.py", "client/test_score_of_estimators.py", "client/test_score_of_refused_rows.py"],
     "mlserver": ["mlserver/test_codecs.py", "mlserver/test_folders.py"],
     "opentelemetry": ["test_opentelemetry.py"],
     "prometheus": ["test_prometheus.py"],

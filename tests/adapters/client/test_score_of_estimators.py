@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import StringIO
@@ -21,8 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier
 
-from oip_asgi import InferenceServer, OIPApp, TensorSpec
-from oip_asgi.client.__main__ import main
+from oip_asgi import InferenceServer, OIPApp
 from tests.adapters.client.conftest import Score
 from tests.support.threads import serving
 
@@ -96,19 +94,6 @@ def test_a_code_with_zeros_is_a_text_and_a_gap_what_it_was_in_the_training(score
     with served(m=make_pipeline(encoder, DecisionTreeClassifier(random_state=0)).fit(frame, kinds).predict) as at:
         text = "zip,size\n" + "".join(f"{cell},{row}\n" for row, cell in enumerate(cells))
         assert score("m", text, at=at).values == kinds
-
-
-@pytest.mark.parametrize(
-    ("labels", "names"), [(["low", "höher, as yet"], ["low", "höher, as yet"]), (None, ["0", "1"]), (["twice", "twice"], ["0", "1"])]
-)
-def test_columns_of_csv_are_named_by_the_labels_of_the_output(tmp_path: Path, labels: list[str] | None, names: list[str]) -> None:
-    server, out = InferenceServer(), tmp_path / "scores.csv"
-    server.register("m", lambda x: {"p": np.stack([x, 2 * x], 1)}, outputs=[TensorSpec("p", "FP64", [-1, 2], labels=labels)])
-    (tmp_path / "rows.csv").write_text("x\n1.5\n2.5\n")
-    with serving(OIPApp(server, path="/v2")) as port:
-        assert main(["score", f"http://127.0.0.1:{port}/v2", "m", str(tmp_path / "rows.csv"), "--out", str(out)]) == 0
-    read = list(csv.reader(out.read_text(encoding="utf-8").splitlines()))
-    assert read == [["row", *(f"p_{name}" for name in names)], ["1", "1.5", "3.0"], ["2", "2.5", "5.0"]]
 
 
 def test_columns_of_csv_that_only_some_requests_have(score: Score) -> None:

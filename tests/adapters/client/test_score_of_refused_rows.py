@@ -1,4 +1,4 @@
-"""The command that scores a file, where rows are refused: the reason names the row of the file, and not that of the request."""
+"""The command that scores a file, where rows are refused: which they are, and what is written of them."""
 
 from __future__ import annotations
 
@@ -54,19 +54,19 @@ def score_open(file: Path) -> int:
         (
             "column",
             "row 0\n1\n2\n3\n4\n-5\nx\n",
-            {5: "input 'row 0', row 5: -5.0 is out of range", 6: "input 'row 0': row 6 is 'x': expected a number"},
+            {5: "input 'row 0', row 0: -5.0 is out of range", 6: "input 'row 0': data[0] is 'x': expected a number"},
         ),
         (
             "small",
             "a\n7\n300\n2.5\n",
-            {2: "input 'a': row 2 is out of range for UINT8", 3: "input 'a': row 3 is 2.5: expected an integer for UINT8"},
+            {2: "input 'a': data: element 0 is out of range for UINT8", 3: "input 'a': data[0] is 2.5: expected an integer for UINT8"},
         ),
-        ("matrix", "a,b\n1,2\n3,4\n5,6\n7,-8\n", {4: "input 'X', row 4, column 1: -8.0 is out of range"}),
-        ("guests", "age,kind\n7,child\n8,row 0\n", {2: "row 2, kind: expected 'adult' or 'child', got 'row 0'"}),
-        ("sizes", "size,b\nS,1\nM,1\nS,1\nXL,1\n", {4: "column 'size' cannot have the categories in its pd_categories: row 4 is 'XL'"}),
+        ("matrix", "a,b\n1,2\n3,4\n5,6\n7,-8\n", {4: "input 'X', row 0, column 1: -8.0 is out of range"}),
+        ("guests", "age,kind\n7,child\n8,row 0\n", {2: "rows[0].kind: expected 'adult' or 'child', got 'row 0'"}),
+        ("sizes", "size,b\nS,1\nM,1\nS,1\nXL,1\n", {4: "column 'size' cannot have the categories in its pd_categories: row 0 is 'XL'"}),
     ],
 )
-def test_a_reason_names_the_row_of_the_file(
+def test_a_reason_is_about_the_row_as_it_was_sent_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], model: str, text: str, reasons: dict[int, str]
 ) -> None:
     refused = refuse_rows(model, tmp_path, "rows.csv", text)
@@ -79,9 +79,9 @@ def test_a_reason_names_the_row_of_the_file(
 def test_a_reason_says_what_the_model_would_have_to_take(tmp_path: Path) -> None:
     refused = refuse_rows("small", tmp_path, "rows.jsonl", '{"a": null}\n{"a": 2}\n{"a": "; for dates, write 2"}\n')
     assert [each["reason"] for each in refused] == [
-        "input 'a': row 1 is None: expected an integer for UINT8; for a missing value, the model has to take a column, such as "
+        "input 'a': data[0] is None: expected an integer for UINT8; for a missing value, the model has to take a column, such as "
         'x: pd.Series, with pd_dtype="UInt8"',
-        "input 'a': row 3 is '; for dates, write 2': expected an integer for UINT8",
+        "input 'a': data[0] is '; for dates, write 2': expected an integer for UINT8",
     ]
 
 
@@ -108,14 +108,14 @@ def test_few_requests_find_the_refused_rows(tmp_path: Path, bad: set[int], most:
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
-def test_no_column_of_a_file_is_lost_to_one_of_ours(tmp_path: Path, suffix: str) -> None:
+def test_row_and_reason_are_those_of_the_command(tmp_path: Path, suffix: str) -> None:
     rows = {
         "csv": "a,row,reason,row.1\n300,seat 4,late,x\n7,seat 5,,y\n",
         "jsonl": '{"a": 300, "row": "seat 4", "reason": "late", "row.1": "x"}\n{"a": 7, "row": "seat 5"}\n',
     }
     refused = refuse_rows("small", tmp_path, f"rows.{suffix}", rows[suffix])
-    assert [list(each) for each in refused] == [["row", "reason", "a", "row.1", "reason.1", "row.1.1"]]
-    assert [refused[0][name] for name in ("row", "row.1", "reason.1", "row.1.1")] == [1, "seat 4", "late", "x"]
+    reason, given = "input 'a': data: element 0 is out of range for UINT8: expected 0 to 255", "300" if suffix == "csv" else 300
+    assert [list(each.items()) for each in refused] == [[("row", 1), ("reason", reason), ("a", given), ("row.1", "x")]]
 
 
 def test_two_columns_of_parquet_with_one_name_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
