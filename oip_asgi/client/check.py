@@ -101,7 +101,7 @@ class Good:
         self.path = path
         self.request = request
         self.declared: dict[str, list[int]] = {
-            item["name"]: item["shape"] for item in metadata.get("inputs") or ()
+            item["name"]: item.get("shape", []) for item in metadata.get("inputs") or ()
         }
         self.outputs = [str(output["name"]) for output in metadata.get("outputs") or ()]
 
@@ -266,13 +266,14 @@ _OF_CONTENT_TYPE: Final = {"datetime": "2026-01-31", "base64": "YQ==", "pd_json"
 def make_good(metadata: dict[str, Any]) -> dict[str, Any]:
     inputs = []
     for item in metadata.get("inputs") or ():
-        shape = [1 if size < 0 else size for size in item["shape"]]
+        # other servers may not say it
+        shape = [1 if size < 0 else size for size in item.get("shape", [])]
         value: Any = {"BOOL": True, "BYTES": "a"}.get(item["datatype"], 1)
         value = _OF_CONTENT_TYPE.get(str((item.get("parameters") or {}).get("content_type")), value)
         _find_dtype(item["datatype"])
         if math.prod(shape) > 1_000_000:
             raise ValueError(
-                f"the input {item['name']!r} of {item['datatype']} {item['shape']} cannot be made: give "
+                f"the input {item['name']!r} of {item['datatype']} {shape} cannot be made: give "
                 "--request FILE"
             )
         inputs.append(

@@ -164,7 +164,7 @@ def _warn_of_unused(file: Path, settings: Settings | ModelSettings, used: Collec
 def _make_model(file: Path, folders: set[Path]) -> MLModel:
     """Import the class that a file names, and make the model."""
     settings = read_model(file)
-    module, _, name = settings.implementation.rpartition(".")
+    module, _, name = str(settings.implementation).rpartition(".")
     runtime = f"{module.partition('.')[0]}.{name}"
     if runtime in runtimes.CLASSES:
         return runtimes.CLASSES[runtime](settings)

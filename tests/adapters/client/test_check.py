@@ -96,7 +96,7 @@ class Careless(BaseHTTPRequestHandler):
         "name": "m",
         "platform": "p",
         "extensions": ["binary_tensor_data"],
-        "inputs": [{"name": "x", "shape": [], "datatype": "FP32"}, {"name": "z", "shape": [0, 4], "datatype": "INT8"}],
+        "inputs": [{"name": "x", "datatype": "FP32"}, {"name": "z", "shape": [0, 4], "datatype": "INT8"}],
         "outputs": [{"name": "y"}, {"name": "other"}],
     }
 

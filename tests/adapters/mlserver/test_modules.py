@@ -421,6 +421,7 @@ def test_a_class_that_is_not_there(sums: Path) -> None:
         ("mlserver_xgboost.Other", "there is no mlserver_xgboost.Other here: expected mlserver_sklearn.SKLearnModel"),
         ("models.Other", "Other"),
         ("models", "expected a module and a class"),
+        (["models"], "expected a module and a class"),
     ):
         write(sums / "sums", {"implementation": implementation})
         with pytest.raises(InferenceError, match="failed to load 'sums'") as failed:
