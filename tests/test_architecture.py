@@ -167,13 +167,12 @@ KNOWN_IN: Final = {
     """,
     "FIRST_ROUNDED": """
         _codecs/entering.py _codecs/plain.py _json/checked_data.py _protocol/datatypes.py _protocol/specs.py
-        _protocol/to_array.py
     """,
     "pandas": """
         _codecs/column_dtypes.py _codecs/columns.py
         _codecs/content_types.py _codecs/dataframes.py _codecs/dates.py _codecs/entering.py _codecs/plain.py
-        _codecs/rows.py _models/estimators.py _models/handler.py _protocol/limits.py
-        _protocol/to_array.py client/__main__.py client/_clients.py client/row_files.py server.py
+        _codecs/rows.py _models/estimators.py _models/handler.py _protocol/datatypes.py _protocol/limits.py
+        client/__main__.py client/_clients.py client/row_files.py server.py
         specs.py
     """,
 }

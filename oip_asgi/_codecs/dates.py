@@ -13,10 +13,9 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from .._protocol.datatypes import Array
+from .._protocol.datatypes import Array, Writers, object_array
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import Tensor, make_tensor
-from .._protocol.to_array import Writers, object_array
 from .base import ListCodec, bytes_of, decode_elements
 
 _HOUR: Final = r"(?:[01][0-9]|2[0-3])"

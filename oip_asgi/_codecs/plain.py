@@ -18,10 +18,9 @@ import msgspec
 import numpy as np
 
 from .._json.text import MAX_DEPTH, check_unseen
-from .._protocol.datatypes import FIRST_ROUNDED, Array
+from .._protocol.datatypes import FIRST_ROUNDED, Array, Writers, object_array
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import Tensor
-from .._protocol.to_array import Writers, object_array
 from .base import InputCodec, ListCodec, SingleTensorCodec, bytes_of, decode_elements
 
 write_base64: Final = partial(binascii.b2a_base64, newline=False)

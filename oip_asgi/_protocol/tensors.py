@@ -15,12 +15,11 @@ import msgspec
 import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
-from .datatypes import NUMBERS, Array, Buffer, Datatype, name_of
+from .datatypes import NUMBERS, Array, Buffer, Datatype, name_of, to_wire_array
 from .errors import InvalidRequest, show
 from .limits import LOOP_BYTES, has_64_bits
 from .response_headers import ResponseHeaders
 from .schemas import Parameters, RequestOutput
-from .to_array import to_wire_array
 
 T = TypeVar("T")
 
