@@ -18,10 +18,11 @@ import msgspec
 import numpy as np
 from msgspec import inspect as types
 
+from .._protocol.context import InferenceContext
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.schemas import RequestOutput
 from .._protocol.specs import TensorSpec
-from .._protocol.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor, make_tensor
+from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor
 from .base import decode_elements, find_class, rows_of
 from .column_dtypes import DTYPE
 from .dates import NO_DATE, DatetimeCodec, read_moment

@@ -11,8 +11,8 @@ from typing import Any, Final, Protocol
 from .._codecs.content_types import Codecs
 from .._extensions.cache import Cache
 from .._io import Signal
+from .._protocol.context import Observation
 from .._protocol.log import logger
-from .._protocol.observation import Observation
 from .arguments import Arguments, Binding
 from .batch_queue import Batches
 from .callables import kind_of

@@ -25,7 +25,7 @@ from .._models.model import Model, Observer
 from .._models.registry import Registry
 from .._models.statistics import Statistics
 from .._protocol import schemas
-from .._protocol.access import Access, Action, MakeAccess
+from .._protocol.context import Access, Action, MakeAccess
 from .._protocol.errors import InferenceError, NotFound, error_text
 from .._protocol.limits import SHORT_BODY
 from .._protocol.log import escape, log_raised, logger

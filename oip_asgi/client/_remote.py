@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .._codecs.column_dtypes import holds_missing
 from .._models.handler import Loaded
 from .._models.results import CheckedResponse
+from .._protocol.context import InferenceContext
 from .._protocol.errors import (
     InferenceError,
     InvalidRequest,
@@ -28,7 +29,6 @@ from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import (
     ELSEWHERE,
-    InferenceContext,
     InferenceRequest,
     InferenceResponse,
     make_tensor,
