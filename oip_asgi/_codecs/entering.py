@@ -19,9 +19,8 @@ from types import MappingProxyType, NoneType
 from typing import Any, Final, NamedTuple
 
 from .._json.checked_data import Form, check_elements, flatten, to_whole
-from .._json.flat_objects import Literal, find_problem
 from .._json.tensor_data import from_elements
-from .._json.text import NO_SCALARS, ONLY_FLOATS, Unusual
+from .._json.text import NO_SCALARS, ONLY_FLOATS, Literal, Unusual, find_problem
 from .._protocol.datatypes import (
     DTYPES,
     FIRST_ROUNDED,

@@ -21,7 +21,7 @@ from typing import Any, Final, is_typeddict
 import msgspec
 from msgspec.inspect import IntType
 
-from .._json.flat_objects import read_objects, read_rows
+from .._json.text import read_objects, read_rows
 from .._protocol.datatypes import object_array
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor

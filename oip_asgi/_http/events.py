@@ -18,7 +18,7 @@ import msgspec
 
 from .._extensions.common import FINAL, OF_PROTOCOL, WANTS_FINAL
 from .._io import IO, begin
-from .._json.flat_objects import is_inference_request, read_object
+from .._json.text import is_inference_request, read_object
 from .._models.handler import Handler
 from .._models.model import Model
 from .._protocol import schemas
