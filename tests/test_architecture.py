@@ -162,7 +162,7 @@ KNOWN_IN: Final = {
         _protocol/specs.py _serving/batch.py client/check.py client/row_files.py specs.py
     """,
     "NaT": """
-        _codecs/column_dtypes.py _codecs/columns.py _codecs/dates.py _codecs/entering.py _codecs/rows.py
+        _codecs/column_dtypes.py _codecs/columns.py _codecs/entering.py _codecs/plain.py _codecs/rows.py
         _json/checked_data.py
     """,
     "FIRST_ROUNDED": """
@@ -170,7 +170,7 @@ KNOWN_IN: Final = {
     """,
     "pandas": """
         _codecs/column_dtypes.py _codecs/columns.py
-        _codecs/content_types.py _codecs/dataframes.py _codecs/dates.py _codecs/entering.py _codecs/plain.py
+        _codecs/content_types.py _codecs/dataframes.py _codecs/entering.py _codecs/plain.py
         _codecs/rows.py _models/estimators.py _models/handler.py _protocol/datatypes.py _protocol/limits.py
         client/__main__.py client/_clients.py client/row_files.py server.py
         specs.py

@@ -41,8 +41,18 @@ from .column_dtypes import (
     read_categories,
     to_points,
 )
-from .dates import CALENDAR, NANOSECONDS, DatetimeCodec, are_between, read_points, write_points
-from .plain import Base64Codec, PandasJSONCodec, StringCodec, read_beside_missing
+from .plain import (
+    CALENDAR,
+    NANOSECONDS,
+    Base64Codec,
+    DatetimeCodec,
+    PandasJSONCodec,
+    StringCodec,
+    are_between,
+    read_beside_missing,
+    read_points,
+    write_points,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

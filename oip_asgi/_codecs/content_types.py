@@ -39,9 +39,9 @@ from .base import (
 )
 from .columns import COLUMN_TYPES, Decode, apply_declaration, read_series
 from .dataframes import PandasCodec
-from .dates import DatetimeCodec
 from .plain import (
     Base64Codec,
+    DatetimeCodec,
     NumpyCodec,
     NumpyRequestCodec,
     PandasJSONCodec,

@@ -37,8 +37,7 @@ from .._protocol.datatypes import (
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.specs import TensorSpec, fill_shape
 from .._protocol.tensors import Tensor, make_tensor
-from .dates import NO_DATE, DatetimeCodec
-from .plain import PandasJSONCodec, write_base64
+from .plain import NO_DATE, DatetimeCodec, PandasJSONCodec, write_base64
 
 _OF_JSON: Final = frozenset({bool, int, float, str, NoneType})
 """The classes of elements that have a name in errors of JSON."""

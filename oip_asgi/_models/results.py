@@ -22,8 +22,7 @@ from .._codecs.column_dtypes import CATEGORIES, COLUMN_CODECS, DTYPE, holds_miss
 from .._codecs.columns import column_to_tensor
 from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec, is_series
-from .._codecs.dates import DatetimeCodec
-from .._codecs.plain import NumpyCodec, PandasJSONCodec, StringCodec
+from .._codecs.plain import DatetimeCodec, NumpyCodec, PandasJSONCodec, StringCodec
 from .._codecs.rows import Rows
 from .._codecs.torch import replace_torch
 from .._protocol.datatypes import DType, as_array, cast, find_overflow, object_array, to_wire_array
