@@ -14,13 +14,12 @@ from .._io import Signal
 from .._protocol.context import Observation
 from .._protocol.log import logger
 from .arguments import Arguments, Binding
-from .batch_queue import Batches
 from .callables import kind_of
 from .estimators import name_platform
 from .handler import Handler, make_handler
 from .inputs import Input, make_inputs
 from .lifecycle import Lifecycle
-from .limiter import Limiter
+from .limiter import Batches, Limiter
 from .loader import Loader
 from .model_options import CONCURRENCY, NO_TIMEOUT, ModelOptions
 from .statistics import Statistics

@@ -19,8 +19,8 @@ import numpy as np
 from .._codecs.dataframes import is_frame, is_series, keep_own_categories, to_pandas
 from .._io import IO, DeadlinePassed, Part, QuitWithin, Signal, Stopped, finish
 from .._models.annotations import Outputs
-from .._models.batch_queue import Batches, BatchSlot
 from .._models.estimators import refuses_request
+from .._models.limiter import Batches, BatchSlot
 from .._models.results import to_response
 from .._models.statistics import Numbers
 from .._protocol.datatypes import Array, datatype_of
