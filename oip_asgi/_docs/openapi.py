@@ -10,8 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import chain, count
 from typing import Any, Final
 
-from .._models.model import Model
-from .._models.registry import path_of
+from .._models.model import Model, path_of
 from .._serving.engine import Engine
 from .json_schemas import STRING
 from .operations import CONTROLS, Control, ModelPath, Operations, pack

@@ -21,8 +21,7 @@ from .._codecs.content_types import Codecs
 from .._extensions.shared_memory import Regions
 from .._io import IO, DeadlinePassed, Part
 from .._models.loader import call_hook
-from .._models.model import Model, Observer
-from .._models.registry import Registry
+from .._models.model import Model, Observer, Registry
 from .._models.statistics import Statistics
 from .._protocol import schemas
 from .._protocol.context import Access, Action, MakeAccess
