@@ -22,7 +22,7 @@ from .._protocol.context import InferenceContext
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.tensors import InferenceRequest, Tensor, make_tensor
-from .annotations import Returned
+from .callables import Returned
 from .inputs import Inputs
 
 

@@ -31,8 +31,7 @@ from .._protocol.schemas import RequestOutput
 from .._protocol.specs import TensorSpec
 from .._protocol.tensor_bytes import count
 from .._protocol.tensors import InferenceResponse, Tensor, make_tensor, to_plain, to_plain_parameters
-from .annotations import Outputs, Written
-from .callables import refuse_coroutine
+from .callables import Outputs, Written, refuse_coroutine
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from .._codecs.dataframes import is_frame, is_series, keep_own_categories, to_pandas
 from .._io import IO, DeadlinePassed, Part, QuitWithin, Signal, Stopped, finish
-from .._models.annotations import Outputs
+from .._models.callables import Outputs
 from .._models.estimators import refuses_request
 from .._models.limiter import Batches, BatchSlot
 from .._models.results import to_response
