@@ -51,8 +51,7 @@ from ._http.messages import (
 )
 from ._http.public import HEALTH_METHODS, match_public
 from ._io import ClientGone
-from ._protocol.errors import show
-from ._protocol.log import logger
+from ._protocol.errors import logger, show
 from ._runtime.async_io import AsyncIO
 from ._serving.engine import Security
 from .server import InferenceServer

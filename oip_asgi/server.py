@@ -36,8 +36,7 @@ from ._models.loader import LoadParameters
 from ._models.model import Model
 from ._models.model_options import ModelKeywords, ModelOptions
 from ._protocol.context import Observation
-from ._protocol.errors import show
-from ._protocol.log import logger
+from ._protocol.errors import logger, show
 from ._protocol.options import check_names, document
 from ._protocol.schemas import RequestOutput
 from ._protocol.tensors import InferenceResponse

@@ -18,8 +18,7 @@ from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec
 from .._codecs.rows import Rows
 from .._protocol.array_requests import ArrayModel
-from .._protocol.errors import list_names
-from .._protocol.log import logger
+from .._protocol.errors import list_names, logger
 from .._protocol.specs import TensorSpec
 from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
 from .arguments import Binding, take_array

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from .._io import IO, Part, Signal
-from .._protocol.log import logger
+from .._protocol.errors import logger
 from .handler import Handler
 from .limiter import Uses
 

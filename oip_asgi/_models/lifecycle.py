@@ -12,8 +12,16 @@ from functools import partial
 from typing import Final, Literal, final
 
 from .._io import IO, Part, Signal
-from .._protocol.errors import SOON, InferenceError, ModelFailed, NotFound, NotReady, NotYet
-from .._protocol.log import log_raised, logger
+from .._protocol.errors import (
+    SOON,
+    InferenceError,
+    ModelFailed,
+    NotFound,
+    NotReady,
+    NotYet,
+    log_raised,
+    logger,
+)
 from .handler import Handler
 from .idle import IdleUnload
 from .limiter import Limiter, set_signals

@@ -12,8 +12,7 @@ import msgspec
 
 from .._codecs.content_types import Codecs
 from .._io import IO
-from .._protocol.errors import ModelFault, show
-from .._protocol.log import log_raised
+from .._protocol.errors import ModelFault, log_raised, show
 from .callables import is_async, refuse_coroutine
 from .handler import Handler, Loaded, make_handler
 from .model_options import ModelOptions

@@ -17,8 +17,7 @@ from .._codecs.content_types import Codecs
 from .._extensions.cache import Cache
 from .._io import Signal
 from .._protocol.context import Observation
-from .._protocol.errors import NotFound, describe_expected, find_near, list_names, show
-from .._protocol.log import logger
+from .._protocol.errors import NotFound, describe_expected, find_near, list_names, logger, show
 from .arguments import Arguments, Binding
 from .callables import kind_of
 from .estimators import name_platform

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from .._io import Signal
 from .._protocol.context import Observation, without_payload
-from .._protocol.log import log_raised, logger
+from .._protocol.errors import log_raised, logger
 from .._serving.observing import ObserverOptions
 from .background import BackgroundLoop
 from .threads import WorkerThreads, call_after_fork

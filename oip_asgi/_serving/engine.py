@@ -25,9 +25,8 @@ from .._models.model import Model, Observer, Registry
 from .._models.statistics import Statistics
 from .._protocol import schemas
 from .._protocol.context import Access, Action, MakeAccess
-from .._protocol.errors import InferenceError, NotFound, error_text
+from .._protocol.errors import InferenceError, NotFound, error_text, escape, log_raised, logger
 from .._protocol.limits import SHORT_BODY
-from .._protocol.log import escape, log_raised, logger
 from .._protocol.specs import LABELS, OTHER_DATATYPES, TensorSpec
 from .guard import Guard
 from .record import Tracer, record_unknown

@@ -21,10 +21,11 @@ from .._protocol.errors import (
     InvalidResponse,
     ModelFault,
     NotYet,
+    escape,
     list_names,
+    logger,
     show,
 )
-from .._protocol.log import escape, logger
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import (
