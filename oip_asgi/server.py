@@ -31,8 +31,7 @@ from ._hosts.frameworks import is_framework
 from ._hosts.routes import check_mounts
 from ._http.messages import prefix_of
 from ._io import IO, Signal
-from ._models.idle import IdleUnload
-from ._models.loader import LoadParameters
+from ._models.loader import IdleUnload, LoadParameters
 from ._models.model import Model
 from ._models.model_options import ModelKeywords, ModelOptions
 from ._protocol.context import Observation

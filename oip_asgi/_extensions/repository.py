@@ -13,9 +13,9 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from .._io import IO, Part
+from .._models.lifecycle import State
 from .._models.loader import LoadParameters
 from .._models.model import Model
-from .._models.states import State
 from .._protocol.context import Action
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import Forbidden, InferenceError, InvalidRequest, NotFound, NotReady, show
