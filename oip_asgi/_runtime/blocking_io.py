@@ -21,10 +21,9 @@ import msgspec
 
 from .._io import ClientGone, Fed, Late, Part, Signal, Work, finish
 from .async_io import AsyncIO, attend_watched
-from .background import Loan, LoopTask, result_of
 from .runtime import Runtime
 from .threads import waiting, watch_fork
-from .waiting import call_here, wait_for, wait_until_set
+from .waiting import Loan, LoopTask, call_here, result_of, wait_for, wait_until_set
 
 T = TypeVar("T")
 M = TypeVar("M")

@@ -22,9 +22,9 @@ from typing import Any, TypeVar
 from .._io import DeadlinePassed, begin, finish
 from .._turns import yield_interpreter
 from .async_io import AsyncIO
-from .background import result_of
 from .blocking_io import BlockingIO
 from .runtime import TURN_SECONDS, LoopThreads
+from .waiting import result_of
 
 T = TypeVar("T")
 

@@ -23,9 +23,8 @@ import msgspec
 
 from .._io import ClientGone, DeadlinePassed, Late, Signal, Work
 from .async_io import Patrol
-from .background import BackgroundLoop
 from .threads import PATIENCE, Alarms, WorkerThreads, count_cpus
-from .waiting import as_failure, wait_for
+from .waiting import BackgroundLoop, as_failure, wait_for
 
 _THREADS: Final = 40
 """How many calls of `def` models run at once, as Starlette has it, and how many of their hooks."""
