@@ -40,10 +40,9 @@ from ._protocol.options import check_names, document
 from ._protocol.schemas import RequestOutput
 from ._protocol.tensors import InferenceResponse
 from ._runtime.async_io import AsyncIO
-from ._runtime.blocking_io import BlockingIO
+from ._runtime.blocking_io import BlockingIO, iterate_stream_blocking
 from ._runtime.observers import ObserverThread
-from ._runtime.pieces import iterate_stream_async, iterate_stream_blocking
-from ._runtime.runtime import Runtime
+from ._runtime.runtime import Runtime, iterate_stream_async
 from ._runtime.waiting import call_here, check_may_block, is_on_loop, wait_for, wait_until_set
 from ._serving.engine import Engine
 from ._serving.observing import ObserverOptions
