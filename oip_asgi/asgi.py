@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import msgspec
 
 from ._asgi_client import AnyASGIApp, Client, answer_other, find_path, run_own_lifespan
-from ._docs.openapi import list_basis, merge_documents, openapi
+from ._docs.documents import list_basis, merge_documents, openapi
 from ._hosts.frameworks import (
     check_asgi,
     check_dependencies,

@@ -21,8 +21,8 @@ from typing import Any, Concatenate, NamedTuple, NoReturn, ParamSpec, TypeVar, U
 import msgspec
 
 from ._codecs.content_types import Codecs
+from ._docs.documents import openapi
 from ._docs.json_schemas import make_example_tensors
-from ._docs.openapi import openapi
 from ._extensions import repository
 from ._extensions.model_statistics import ModelNumbers, list_numbers
 from ._extensions.repository import ModelStatus
