@@ -131,24 +131,24 @@ def test_an_import_does_nothing_but_define() -> None:
 
 
 BUDGETS: Final = {
-    "_protocol": 1252,
-    "_json": 579,
-    "_codecs": 1999,
-    "_rest": 444,
-    "_models": 2472,
-    "_serving": 1933,
-    "_runtime": 1181,
-    "_extensions": 765,
-    "_docs": 340,
-    "_http": 634,
-    "_grpc": 1105,
+    "_protocol": 1231,
+    "_json": 572,
+    "_codecs": 1977,
+    "_rest": 442,
+    "_models": 2437,
+    "_serving": 1924,
+    "_runtime": 1158,
+    "_extensions": 762,
+    "_docs": 331,
+    "_http": 631,
+    "_grpc": 1102,
     "_hosts": 295,
-    "client": 1880,
+    "client": 1879,
     "mlserver": 739,
     "_command.py": 220,
     "prometheus.py": 153,
     "opentelemetry.py": 45,
-    "faces": 1279,
+    "faces": 1268,
 }
 """Statements of each room, without docstrings. A number only falls: a feature that wants more takes it from another row, in one commit.
 
