@@ -9,12 +9,11 @@ from ._extensions.repository import ModelStatus
 from ._extensions.shared_memory import SharedMemory
 from ._models.handler import Loaded
 from ._models.loader import LoadParameters
-from ._protocol.access import Access
+from ._protocol.context import Access, InferenceContext, Observation
 from ._protocol.errors import ErrorResponse, InferenceError, InvalidResponse
-from ._protocol.observation import Observation
 from ._protocol.schemas import RequestOutput
 from ._protocol.specs import TensorSpec
-from ._protocol.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor
+from ._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
 from ._serving.record import Span, Tracer
 from ._version import __version__
 from .asgi import OIPApp, OIPMiddleware

@@ -20,8 +20,7 @@ from ._io import ClientGone, Fed
 from ._protocol.datatypes import Buffer
 from ._protocol.errors import Reader, TakenBy
 from ._runtime.async_io import AsyncIO
-from ._runtime.pieces import send_pieces
-from ._runtime.runtime import Runtime
+from ._runtime.runtime import Runtime, send_pieces
 from .server import InferenceServer
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ no wire formats or codecs.
 
 from __future__ import annotations
 
-from ._models.annotations import as_, rows
+from ._models.callables import as_, rows
 from ._protocol.tensors import InferenceRequest, InferenceResponse
 from ._rest.body import to_http
 from ._rest.client import from_http

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import msgspec
 
 from ._asgi_client import AnyASGIApp, Client, answer_other, find_path, run_own_lifespan
-from ._docs.openapi import list_basis, merge_documents, openapi
+from ._docs.documents import list_basis, merge_documents, openapi
 from ._hosts.frameworks import (
     check_asgi,
     check_dependencies,
@@ -51,8 +51,7 @@ from ._http.messages import (
 )
 from ._http.public import HEALTH_METHODS, match_public
 from ._io import ClientGone
-from ._protocol.errors import show
-from ._protocol.log import logger
+from ._protocol.errors import logger, show
 from ._runtime.async_io import AsyncIO
 from ._serving.engine import Security
 from .server import InferenceServer

@@ -13,8 +13,14 @@ Specification: Content Types (and Codecs).
 
 from ._codecs.base import InputCodec, RequestCodec
 from ._codecs.dataframes import PandasCodec
-from ._codecs.dates import DatetimeCodec
-from ._codecs.plain import Base64Codec, NumpyCodec, NumpyRequestCodec, StringCodec, StringRequestCodec
+from ._codecs.plain import (
+    Base64Codec,
+    DatetimeCodec,
+    NumpyCodec,
+    NumpyRequestCodec,
+    StringCodec,
+    StringRequestCodec,
+)
 
 __all__ = [
     "Base64Codec",

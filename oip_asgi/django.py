@@ -43,10 +43,8 @@ from ._http.public import match_public
 from ._io import Fed, Late, Signal, Work
 from ._protocol.errors import Reader
 from ._runtime.async_io import AsyncIO, Patrol
-from ._runtime.background import Loan
-from ._runtime.pieces import iterate_stream_async
-from ._runtime.runtime import Runtime
-from ._runtime.waiting import is_on_loop, wait_until_set
+from ._runtime.runtime import Runtime, iterate_stream_async
+from ._runtime.waiting import Loan, is_on_loop, wait_until_set
 from .server import InferenceServer
 
 P = ParamSpec("P")

@@ -21,8 +21,8 @@ from typing import Any, Concatenate, NamedTuple, NoReturn, ParamSpec, TypeVar, U
 import msgspec
 
 from ._codecs.content_types import Codecs
+from ._docs.documents import openapi
 from ._docs.json_schemas import make_example_tensors
-from ._docs.openapi import openapi
 from ._extensions import repository
 from ._extensions.model_statistics import ModelNumbers, list_numbers
 from ._extensions.repository import ModelStatus
@@ -31,21 +31,18 @@ from ._hosts.frameworks import is_framework
 from ._hosts.routes import check_mounts
 from ._http.messages import prefix_of
 from ._io import IO, Signal
-from ._models.idle import IdleUnload
-from ._models.loader import LoadParameters
+from ._models.loader import IdleUnload, LoadParameters
 from ._models.model import Model
 from ._models.model_options import ModelKeywords, ModelOptions
-from ._protocol.errors import show
-from ._protocol.log import logger
-from ._protocol.observation import Observation
+from ._protocol.context import Observation
+from ._protocol.errors import logger, show
 from ._protocol.options import check_names, document
 from ._protocol.schemas import RequestOutput
 from ._protocol.tensors import InferenceResponse
 from ._runtime.async_io import AsyncIO
-from ._runtime.blocking_io import BlockingIO
+from ._runtime.blocking_io import BlockingIO, iterate_stream_blocking
 from ._runtime.observers import ObserverThread
-from ._runtime.pieces import iterate_stream_async, iterate_stream_blocking
-from ._runtime.runtime import Runtime
+from ._runtime.runtime import Runtime, iterate_stream_async
 from ._runtime.waiting import call_here, check_may_block, is_on_loop, wait_for, wait_until_set
 from ._serving.engine import Engine
 from ._serving.observing import ObserverOptions

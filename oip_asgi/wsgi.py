@@ -21,10 +21,8 @@ from ._http.events import Events
 from ._http.exchange import exchange
 from ._http.messages import Head, Response, encode_path, path_under, prefix_of
 from ._io import Fed, finish
-from ._protocol.errors import InvalidRequest, TakenBy
-from ._protocol.log import logger
-from ._runtime.blocking_io import BlockingIO
-from ._runtime.pieces import iterate_stream_blocking
+from ._protocol.errors import InvalidRequest, TakenBy, logger
+from ._runtime.blocking_io import BlockingIO, iterate_stream_blocking
 from .server import InferenceServer
 
 if TYPE_CHECKING:

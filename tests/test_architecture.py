@@ -82,7 +82,7 @@ def test_no_circle_of_imports() -> None:
     package = _PACKAGE
     names = {file: ".".join(file.relative_to(package).with_suffix("").parts).removesuffix(".__init__") for file in package.rglob("*.py")}
     left = {name: set(_imported(file, package, set(names.values()))) - {name} for file, name in names.items()}
-    assert len(left) > 150
+    assert len(left) > 100
     assert sum(map(len, left.values())) > 700
     while leaves := {name for name, imported in left.items() if not imported & left.keys()}:
         left = {name: imported - leaves for name, imported in left.items() if name not in leaves}
@@ -131,24 +131,24 @@ def test_an_import_does_nothing_but_define() -> None:
 
 
 BUDGETS: Final = {
-    "_protocol": 1252,
-    "_json": 579,
-    "_codecs": 1999,
-    "_rest": 444,
-    "_models": 2472,
-    "_serving": 1933,
-    "_runtime": 1181,
-    "_extensions": 765,
-    "_docs": 340,
-    "_http": 634,
-    "_grpc": 1105,
+    "_protocol": 1231,
+    "_json": 572,
+    "_codecs": 1977,
+    "_rest": 442,
+    "_models": 2437,
+    "_serving": 1924,
+    "_runtime": 1158,
+    "_extensions": 762,
+    "_docs": 331,
+    "_http": 631,
+    "_grpc": 1102,
     "_hosts": 295,
-    "client": 1779,
+    "client": 1778,
     "mlserver": 739,
     "_command.py": 220,
     "prometheus.py": 153,
     "opentelemetry.py": 45,
-    "faces": 1279,
+    "faces": 1268,
 }
 """Statements of each room, without docstrings. A number only falls: a feature that wants more takes it from another row, in one commit.
 
@@ -162,18 +162,17 @@ KNOWN_IN: Final = {
         _protocol/specs.py _serving/batch.py client/check.py client/score.py specs.py
     """,
     "NaT": """
-        _codecs/column_dtypes.py _codecs/columns.py _codecs/dates.py _codecs/entering.py _codecs/rows.py
+        _codecs/column_dtypes.py _codecs/columns.py _codecs/entering.py _codecs/plain.py _codecs/rows.py
         _json/checked_data.py
     """,
     "FIRST_ROUNDED": """
         _codecs/entering.py _codecs/plain.py _json/checked_data.py _protocol/datatypes.py _protocol/specs.py
-        _protocol/to_array.py
     """,
     "pandas": """
         _codecs/column_dtypes.py _codecs/columns.py
-        _codecs/content_types.py _codecs/dataframes.py _codecs/dates.py _codecs/entering.py _codecs/plain.py
-        _codecs/rows.py _models/estimators.py _models/handler.py _protocol/limits.py
-        _protocol/to_array.py client/__main__.py client/_clients.py client/score.py server.py
+        _codecs/content_types.py _codecs/dataframes.py _codecs/entering.py _codecs/plain.py
+        _codecs/rows.py _models/estimators.py _models/handler.py _protocol/datatypes.py _protocol/limits.py
+        client/__main__.py client/_clients.py client/score.py server.py
         specs.py
     """,
 }

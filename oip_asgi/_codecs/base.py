@@ -26,10 +26,9 @@ from typing import Any, ClassVar, Generic, NoReturn, TypeAlias, TypeVar, cast
 
 from numpy import ndarray
 
-from .._protocol.datatypes import Array, Datatype
+from .._protocol.datatypes import Array, Datatype, Writers, choose_writer, object_array
 from .._protocol.errors import InvalidRequest, InvalidResponse, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor
-from .._protocol.to_array import Writers, choose_writer, object_array
 
 T = TypeVar("T")
 V = TypeVar("V")

@@ -21,8 +21,7 @@ from .._protocol.datatypes import Array, dtype_of
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import Tensor
-from .dates import DatetimeCodec
-from .plain import Base64Codec, PandasJSONCodec, StringCodec
+from .plain import Base64Codec, DatetimeCodec, PandasJSONCodec, StringCodec
 
 if TYPE_CHECKING:
     import pandas as pd

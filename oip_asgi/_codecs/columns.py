@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import numpy as np
 
-from .._protocol.datatypes import Array, widen
+from .._protocol.datatypes import Array, object_array, widen
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import Tensor, make_tensor
-from .._protocol.to_array import object_array
 from .base import bytes_of, rows_of
 from .column_dtypes import (
     CATEGORIES,
@@ -42,8 +41,18 @@ from .column_dtypes import (
     read_categories,
     to_points,
 )
-from .dates import CALENDAR, NANOSECONDS, DatetimeCodec, are_between, read_points, write_points
-from .plain import Base64Codec, PandasJSONCodec, StringCodec, read_beside_missing
+from .plain import (
+    CALENDAR,
+    NANOSECONDS,
+    Base64Codec,
+    DatetimeCodec,
+    PandasJSONCodec,
+    StringCodec,
+    are_between,
+    read_beside_missing,
+    read_points,
+    write_points,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

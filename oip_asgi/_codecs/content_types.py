@@ -23,8 +23,7 @@ import msgspec
 from numpy import ndarray
 
 from .._protocol.datatypes import Datatype
-from .._protocol.errors import InvalidRequest, show
-from .._protocol.log import log_raised
+from .._protocol.errors import InvalidRequest, log_raised, show
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceRequest, Tensor
 from .base import (
@@ -39,9 +38,9 @@ from .base import (
 )
 from .columns import COLUMN_TYPES, Decode, apply_declaration, read_series
 from .dataframes import PandasCodec
-from .dates import DatetimeCodec
 from .plain import (
     Base64Codec,
+    DatetimeCodec,
     NumpyCodec,
     NumpyRequestCodec,
     PandasJSONCodec,

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from .._protocol.datatypes import NUMBERS, Array
+from .._protocol.datatypes import NUMBERS, Array, object_array
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.schemas import Parameters
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor
-from .._protocol.to_array import object_array
 from .._turns import take_turns
 from .base import RequestCodec, find_class, raise_invalid_response, rows_of
 from .column_dtypes import DTYPE, find_default_dtype, is_pandas_3

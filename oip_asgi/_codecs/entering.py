@@ -19,16 +19,25 @@ from types import MappingProxyType, NoneType
 from typing import Any, Final, NamedTuple
 
 from .._json.checked_data import Form, check_elements, flatten, to_whole
-from .._json.flat_objects import Literal, find_problem
 from .._json.tensor_data import from_elements
-from .._json.text import NO_SCALARS, ONLY_FLOATS, Unusual
-from .._protocol.datatypes import DTYPES, FIRST_ROUNDED, FLOATING, MAX_RANK, Array, DType
+from .._json.text import NO_SCALARS, ONLY_FLOATS, Literal, Unusual, find_problem
+from .._protocol.datatypes import (
+    DTYPES,
+    FIRST_ROUNDED,
+    FLOATING,
+    MAX_RANK,
+    Array,
+    DType,
+    Writers,
+    check_exact,
+    choose_writer,
+    object_array,
+    to_wire_array,
+)
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.specs import TensorSpec, fill_shape
 from .._protocol.tensors import Tensor, make_tensor
-from .._protocol.to_array import Writers, check_exact, choose_writer, object_array, to_wire_array
-from .dates import NO_DATE, DatetimeCodec
-from .plain import PandasJSONCodec, write_base64
+from .plain import NO_DATE, DatetimeCodec, PandasJSONCodec, write_base64
 
 _OF_JSON: Final = frozenset({bool, int, float, str, NoneType})
 """The classes of elements that have a name in errors of JSON."""

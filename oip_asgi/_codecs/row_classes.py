@@ -18,15 +18,24 @@ import msgspec
 import numpy as np
 from msgspec import inspect as types
 
+from .._protocol.context import InferenceContext
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.schemas import RequestOutput
 from .._protocol.specs import TensorSpec
-from .._protocol.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor, make_tensor
+from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor
 from .base import decode_elements, find_class, rows_of
 from .column_dtypes import DTYPE
-from .dates import NO_DATE, DatetimeCodec, read_moment
 from .entering import enter
-from .plain import Base64Codec, PandasJSONCodec, StringCodec, read_beside_missing, read_json
+from .plain import (
+    NO_DATE,
+    Base64Codec,
+    DatetimeCodec,
+    PandasJSONCodec,
+    StringCodec,
+    read_beside_missing,
+    read_json,
+    read_moment,
+)
 
 KINDS: Final[Mapping[type[types.Type], tuple[type, TensorSpec]]] = {
     types.BoolType: (bool, TensorSpec("any", "BOOL", [-1], pd_dtype="boolean")),

@@ -20,7 +20,7 @@ import numpy as np
 from msgspec import UNSET
 from msgspec.inspect import FloatType
 
-from .._json.flat_objects import MAX_VALUES
+from .._json.text import MAX_VALUES
 from .._protocol.errors import InvalidRequest, InvalidResponse, list_names, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
 from .base import RequestCodec, raise_invalid_response

@@ -21,10 +21,10 @@ from typing import Any, Final, is_typeddict
 import msgspec
 from msgspec.inspect import IntType
 
-from .._json.flat_objects import read_objects, read_rows
+from .._json.text import read_objects, read_rows
+from .._protocol.datatypes import object_array
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
-from .._protocol.to_array import object_array
 from .plain import PandasJSONCodec
 from .row_classes import Field, FromJSON, Make
 

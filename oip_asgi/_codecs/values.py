@@ -17,12 +17,11 @@ from typing import Any, Final
 import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
-from .._protocol.datatypes import NUMBERS, widen
+from .._protocol.datatypes import NUMBERS, as_array, find_classes, to_wire_array, widen
 from .._protocol.errors import InvalidRequest, ModelFault, show
 from .._protocol.schemas import Parameters
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import Tensor, make_tensor, to_plain
-from .._protocol.to_array import as_array, find_classes, to_wire_array
 from .base import AnyInputCodec
 from .columns import column_to_tensor
 from .content_types import Codecs

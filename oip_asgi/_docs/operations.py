@@ -15,8 +15,7 @@ import msgspec
 from .._codecs.rows import Rows
 from .._extensions import config, model_statistics, repository
 from .._models.inputs import Input
-from .._models.model import Model
-from .._models.registry import path_of
+from .._models.model import Model, path_of
 from .._protocol import schemas as documents
 from .._protocol.specs import TensorSpec, write_spec
 from .._rest.body import HEADER_LENGTH

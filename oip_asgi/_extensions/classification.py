@@ -11,11 +11,10 @@ from typing import Final
 
 import numpy as np
 
-from .._protocol.datatypes import DType, datatype_of
+from .._protocol.datatypes import DType, datatype_of, object_array
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.schemas import RequestOutput
 from .._protocol.tensors import CLASSIFICATION, InferenceResponse, Tensor
-from .._protocol.to_array import object_array
 from .common import ApplyOptions
 
 _MAX_ELEMENTS: Final = 1_000_000

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from .._io import IO
-from .._protocol.access import Action
+from .._protocol.context import Action
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InferenceError, InvalidRequest, find_near, list_names, show
 from .._protocol.limits import MAX_QUESTION

@@ -14,8 +14,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
 
-from .._models.model import Model
-from .._models.registry import UNVERSIONED
+from .._models.model import UNVERSIONED, Model
 from .._models.statistics import BUCKETS, Counts, Duration, Outcome
 from .._serving.engine import Engine
 from .common import GrpcMethod, GrpcMethods, Question, RestRoute

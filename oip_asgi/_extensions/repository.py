@@ -13,10 +13,10 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from .._io import IO, Part
+from .._models.lifecycle import State
 from .._models.loader import LoadParameters
 from .._models.model import Model
-from .._models.states import State
-from .._protocol.access import Action
+from .._protocol.context import Action
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import Forbidden, InferenceError, InvalidRequest, NotFound, NotReady, show
 from .._protocol.limits import MAX_QUESTION

@@ -28,8 +28,7 @@ import msgspec
 
 from .._io import IO
 from .._protocol.datatypes import Buffer
-from .._protocol.errors import Forbidden, InferenceError, InvalidRequest, NotFound, TooLarge, show
-from .._protocol.log import log_raised
+from .._protocol.errors import Forbidden, InferenceError, InvalidRequest, NotFound, TooLarge, log_raised, show
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensor_bytes import view_bytes
 from .._protocol.tensors import CLASSIFICATION, SHARED_MEMORY, InferenceResponse, ReadRegion, check_supported

@@ -18,12 +18,11 @@ import numpy as np
 from .._extensions.common import read_parameters
 from .._io import IO
 from .._models.handler import Handler
-from .._protocol.access import Access, Action
 from .._protocol.array_requests import ArrayModel, ArrayRequest
+from .._protocol.context import Access, Action, ReceivedHeaders, ResponseHeaders, join_repeated
 from .._protocol.datatypes import Array, Buffer, DType, dtype_of, make_integer_array, name_of
 from .._protocol.errors import InvalidRequest, TooLarge, show
 from .._protocol.limits import LOOP_BINARY, LOOP_BYTES, may_hold_more
-from .._protocol.response_headers import ResponseHeaders
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensor_bytes import count, find_memories, from_bytes, own_bytes, own_one
 from .._protocol.tensors import (
@@ -31,11 +30,9 @@ from .._protocol.tensors import (
     InferenceRequest,
     InferenceResponse,
     ReadRegion,
-    ReceivedHeaders,
     Tensor,
     check_supported,
     drop_shared_memory,
-    join_repeated,
     make_tensor,
 )
 from .wire import check_fields, encode_bytes_head, find_texts, has_more_fields, split_field

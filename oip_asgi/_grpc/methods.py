@@ -20,7 +20,7 @@ import msgspec
 from .._extensions import config, model_statistics, repository, shared_memory
 from .._extensions.common import REFUSED_METHODS, GrpcMethod, GrpcMethods
 from .._io import IO
-from .._protocol.access import Action
+from .._protocol.context import Action
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InvalidRequest, NotFound, client_text, show
 from .._protocol.limits import MAX_QUESTION

@@ -20,8 +20,7 @@ from .._asgi_client import AnyASGIApp, Client, answer_other, find_path
 from .._hosts.frameworks import TAKEN_BY, check_server, drops_trailers
 from .._http.messages import Head, RestFormat, respond_error
 from .._io import ClientGone, DeadlinePassed
-from .._protocol.errors import InferenceError, TakenBy, TimedOut, show
-from .._protocol.log import logger
+from .._protocol.errors import InferenceError, TakenBy, TimedOut, logger, show
 from .._runtime.async_io import AsyncIO, attend_watched
 from .._runtime.waiting import wait_until_gone
 from ..server import InferenceServer

@@ -39,8 +39,7 @@ from .._protocol.errors import (
 )
 from .._protocol.tensors import InferenceRequest, InferenceResponse, ReadRegion
 from .._runtime.async_io import AsyncIO
-from .._runtime.pieces import send_pieces
-from .._runtime.runtime import Runtime
+from .._runtime.runtime import Runtime, send_pieces
 from .._serving.engine import Engine
 from .._serving.failures import as_client_error
 from .._serving.record import record_unknown

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from .._protocol.access import CHANGES, Action
+from .._protocol.context import CHANGES, Action
 from .._protocol.errors import Forbidden, show
 
 _SAME_ORIGIN: Final = (b"same-origin", b"none")

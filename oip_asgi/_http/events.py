@@ -18,13 +18,13 @@ import msgspec
 
 from .._extensions.common import FINAL, OF_PROTOCOL, WANTS_FINAL
 from .._io import IO, begin
-from .._json.flat_objects import is_inference_request, read_object
+from .._json.text import is_inference_request, read_object
 from .._models.handler import Handler
 from .._models.model import Model
 from .._protocol import schemas
+from .._protocol.context import ResponseHeaders
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InvalidRequest, client_text, show
-from .._protocol.response_headers import ResponseHeaders
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, ReadRegion
 from .._rest import body as rest
 from .._rest import generate

@@ -17,8 +17,7 @@ from typing import Any, Final, TypeAlias
 from .._extensions import config, model_statistics, repository, shared_memory
 from .._extensions.common import RestRoute
 from .._io import IO
-from .._models.model import Model
-from .._models.registry import path_of
+from .._models.model import Model, path_of
 from .._protocol import schemas
 from .._protocol.errors import show
 from .._serving.engine import Engine, find_blockers, is_model_ready, say_leaving

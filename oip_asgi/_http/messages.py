@@ -19,19 +19,12 @@ import msgspec
 from .._io import IO
 from .._models.handler import Handler
 from .._protocol import schemas
-from .._protocol.access import Access, Action
 from .._protocol.array_requests import ArrayModel, ArrayRequest
+from .._protocol.context import Access, Action, ReceivedHeaders, ResponseHeaders, join_repeated
 from .._protocol.datatypes import Array, Buffer
 from .._protocol.errors import InferenceError, InvalidRequest, NotFound, client_text, show
 from .._protocol.request_body import Body, read_coding
-from .._protocol.response_headers import ResponseHeaders
-from .._protocol.tensors import (
-    InferenceRequest,
-    InferenceResponse,
-    ReadRegion,
-    ReceivedHeaders,
-    join_repeated,
-)
+from .._protocol.tensors import InferenceRequest, InferenceResponse, ReadRegion
 from .._rest import body as rest
 
 JSON: Final = (b"content-type", b"application/json")

@@ -11,9 +11,20 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 
-from .._docs.openapi import list_basis, openapi, openapi_of
+from .._docs.documents import (
+    FILES,
+    PAGE,
+    POLICY,
+    describe_first,
+    describe_state,
+    list_basis,
+    openapi,
+    openapi_of,
+    read,
+    render_page,
+    render_server,
+)
 from .._docs.operations import CONTROLS, Control
-from .._docs.page import FILES, PAGE, POLICY, describe_first, describe_state, read, render_page, render_server
 from .._extensions.common import RestRoute
 from .._models.model import Model
 from .._protocol.errors import InferenceError

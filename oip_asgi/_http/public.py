@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from .._docs.page import FILES
+from .._docs.documents import FILES
 from .._protocol.errors import list_names
 
 _PATHS: Final = {

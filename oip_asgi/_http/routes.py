@@ -23,7 +23,7 @@ import msgspec
 from .._extensions.common import REFUSED_PATHS, RestRoute
 from .._io import IO
 from .._models.model import Model
-from .._protocol.access import Action
+from .._protocol.context import Action
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InferenceError, NotFound, show
 from .._protocol.limits import LOOP_BYTES

@@ -36,11 +36,12 @@ from .._protocol.datatypes import (
     datatype_of,
     find_overflow,
     make_integer_array,
+    object_array,
+    to_shape,
 )
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.limits import LOOP_BYTES, PIECE, SHORT_TEXT
 from .._protocol.tensor_bytes import count
-from .._protocol.to_array import object_array, to_shape
 from .._turns import take_turns
 from . import checked_data
 from .text import REFUSALS, Unusual, mask_escapes

@@ -18,10 +18,11 @@ from .._codecs.content_types import Codecs, RequestReader, read_scalar_parameter
 from .._codecs.rows import Rows
 from .._codecs.rows_as_json import OBJECTS, list_made
 from .._extensions.common import OF_PROTOCOL
+from .._protocol.context import InferenceContext
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.limits import LOOP_BYTES
-from .._protocol.tensors import InferenceContext, InferenceRequest, Tensor, make_tensor
-from .annotations import Returned
+from .._protocol.tensors import InferenceRequest, Tensor, make_tensor
+from .callables import Returned
 from .inputs import Inputs
 
 

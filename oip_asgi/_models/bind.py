@@ -31,7 +31,6 @@ from .._protocol.errors import InvalidRequest, show
 from .._protocol.limits import LOOP_BYTES, LOOP_COLUMNS
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceRequest, Tensor
-from .annotations import parse_return
 from .arguments import (
     PLAIN,
     Arguments,
@@ -45,7 +44,7 @@ from .arguments import (
     take_tensor,
     take_unnamed,
 )
-from .callables import STREAMS, find_description, kind_of
+from .callables import STREAMS, find_description, kind_of, parse_return
 from .estimators import is_written_by_library
 from .inputs import Becomes, Input, make_inputs
 from .signature import (

@@ -18,14 +18,12 @@ from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec
 from .._codecs.rows import Rows
 from .._protocol.array_requests import ArrayModel
-from .._protocol.errors import list_names
-from .._protocol.log import logger
+from .._protocol.errors import list_names, logger
 from .._protocol.specs import TensorSpec
 from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
-from .annotations import Outputs
 from .arguments import Binding, take_array
 from .bind import bind
-from .callables import STREAMS, Kind, find_owner, kind_of
+from .callables import STREAMS, Kind, Outputs, find_owner, kind_of
 from .estimators import declare, takes_columns
 from .limiter import Uses
 from .model_options import ModelOptions

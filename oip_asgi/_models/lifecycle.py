@@ -1,5 +1,5 @@
-"""The lifecycle of one model: its state, the handler that answers its requests, its loads and unloads. Knows
-no requests.
+"""The lifecycle of one model: its states, and what each event does in them; the handler that answers its
+requests; and when it is loaded and unloaded. Knows no requests.
 
 Only one load or unload runs at a time, and all who wait for a load wait for the same one.
 """
@@ -9,23 +9,122 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, Literal, final
+from typing import Final, Literal, TypeAlias, final
 
-from .._io import IO, Part, Signal
-from .._protocol.errors import SOON, InferenceError, ModelFailed, NotFound, NotReady, NotYet
-from .._protocol.log import log_raised, logger
+from .._io import IO, Part
+from .._protocol.errors import (
+    SOON,
+    InferenceError,
+    ModelFailed,
+    NotFound,
+    NotReady,
+    NotYet,
+    log_raised,
+    logger,
+)
 from .handler import Handler
-from .idle import IdleUnload
-from .limiter import Limiter, set_signals
-from .loader import Loader, LoadParameters
-from .states import TRANSITIONS, Action, Event, State
+from .limiter import Limiter
+from .loader import IdleUnload, Loader, LoadParameters, Retired
+
+State: TypeAlias = Literal[
+    "registered",
+    "loading",
+    "ready",
+    "reloading",
+    "idling",
+    "idle",
+    "waking",
+    "failed",
+    "unloading",
+    "unloaded",
+    "unregistering",
+    "unregistered",
+]
+"""A model with `load=` is registered first; one without is ready from the start. While it is reloading, its
+old handler serves.
+
+A model with `idle_unload=` that nobody calls is unloaded while it is idling, idle after that, and waking
+while the next request loads it. It counts as ready in these three states. One whose `unload=` still runs when
+the server has stopped is idling too: the next request after that loads it.
+"""
+
+Event: TypeAlias = Literal[
+    "load", "loaded", "raised", "cancelled", "idle", "unload", "unregister", "unload ended", "server stopped"
+]
+"""What somebody asked for, or how that ended. A request to a model asks to load it only if it is registered
+or idle: see `Lifecycle`."""
+
+Action: TypeAlias = Literal[
+    "begin to load",
+    "wait",
+    "refuse",
+    "serve",
+    "serve as before",
+    "discard",
+    "begin to unload",
+    "forget",
+    "nothing",
+]
+"""What the model does because of an event. "Discard" is for a load that ends while the model is unloaded."""
+
+_TABLE: Final[tuple[tuple[Event, tuple[State, ...], Action, State | None], ...]] = (
+    ("load", ("registered", "failed", "unloaded"), "begin to load", "loading"),
+    ("load", ("ready",), "begin to load", "reloading"),
+    ("load", ("idle",), "begin to load", "waking"),
+    ("load", ("loading", "reloading", "idling", "waking", "unloading"), "wait", None),
+    ("load", ("unregistering", "unregistered"), "refuse", None),
+    #
+    ("loaded", ("loading",), "serve", "ready"),
+    ("raised", ("loading",), "nothing", "failed"),
+    ("cancelled", ("loading",), "nothing", "registered"),
+    ("loaded", ("reloading",), "serve", "ready"),
+    ("raised", ("reloading",), "serve as before", "ready"),
+    ("cancelled", ("reloading",), "nothing", "ready"),
+    ("loaded", ("waking",), "serve", "ready"),
+    ("raised", ("waking",), "nothing", "idle"),
+    ("cancelled", ("waking",), "nothing", "idle"),
+    ("loaded", ("unloading", "unregistering"), "discard", None),
+    ("raised", ("unloading", "unregistering"), "nothing", None),
+    ("cancelled", ("unloading", "unregistering"), "discard", None),
+    #
+    ("idle", ("ready",), "begin to unload", "idling"),
+    ("unload ended", ("idling",), "nothing", "idle"),
+    #
+    ("unload", ("registered", "failed", "unloaded"), "nothing", "unloaded"),
+    ("unload", ("loading", "ready", "reloading", "idle", "waking"), "begin to unload", "unloading"),
+    ("unload", ("idling",), "nothing", "unloading"),
+    ("unload", ("unloading", "unregistering", "unregistered"), "nothing", None),
+    ("unregister", ("registered", "failed", "unloaded"), "nothing", "unregistered"),
+    ("unregister", ("loading", "ready", "reloading", "idle", "waking"), "begin to unload", "unregistering"),
+    ("unregister", ("idling", "unloading"), "nothing", "unregistering"),
+    ("unload ended", ("unloading",), "nothing", "unloaded"),
+    ("unload ended", ("unregistering",), "nothing", "unregistered"),
+    #
+    ("server stopped", ("registered", "idle", "failed", "unloaded"), "nothing", "registered"),
+    ("server stopped", ("ready",), "forget", "registered"),
+    ("server stopped", ("unloading",), "nothing", "idling"),
+    (
+        "server stopped",
+        ("loading", "reloading", "idling", "waking", "unregistering", "unregistered"),
+        "nothing",
+        None,
+    ),
+)
+"""What each event does in some states, and the next state; None if the state does not change."""
+
+TRANSITIONS: Final[Mapping[tuple[State, Event], tuple[Action, State]]] = {
+    (state, event): (action, after or state) for event, states, action, after in _TABLE for state in states
+}
+"""All that can happen to a model. Any other event in a state is an error of this package."""
+
+
+# The model
 
 _REASONS: Final[Mapping[State, str]] = {
     "failed": "its load failed, see the server's log",
     "unloading": "it was unloaded",
     "unloaded": "it was unloaded",
 }
-
 
 _LOADING: Final = "it is still loading"
 _TRIED_AGAIN: Final = "its load failed, see the server's log; the next request tries again"
@@ -74,52 +173,6 @@ class _Load:
         return self.action == "nothing" and self.error is None
 
 
-@final
-class _Retired:
-    """The handlers of one model that get no more requests, and whose `unload=` is still to be called."""
-
-    def __init__(self, loader: Loader, limiter: Limiter) -> None:
-        self._loader = loader
-        self._lock = limiter.lock
-        self._handlers: dict[Handler, bool] = {}
-
-    def add(self, handler: Handler) -> None:
-        """Keep a handler: all that `load=` made, but a registered function only once. The caller holds the
-        lock."""
-        if self._loader.is_factory or not self._handlers:
-            self._handlers[handler] = True
-
-    async def unload_all(self, io: IO, loading: Part | None) -> None:
-        """Call `unload=` for all of them, after a load that runs."""
-        if loading is not None:
-            await io.wait(loading.ended)
-        with self._lock:
-            handlers = list(self._handlers)
-        for handler in handlers:
-            await self.unload(io, handler)
-
-    def forget(self) -> None:
-        """Let go of them if the model has no `unload=`. The caller holds the lock."""
-        if not self._loader.has_unload:
-            self._handlers.clear()
-
-    async def unload(self, io: IO, handler: Handler) -> None:
-        """Call `unload=` for a handler as soon as no request uses it. If that is cancelled before the call, a
-        later unload calls it."""
-        idle = Signal()
-        with self._lock:
-            handler.uses.idle.append(idle)
-            unused = handler.uses.take_idle()
-        set_signals(unused)
-        await io.wait(idle)
-        await self._loader.unload(io, handler, claim=partial(self._claim_unload, handler))
-
-    def _claim_unload(self, handler: Handler) -> bool:
-        """True for the first caller: that one calls `unload=`."""
-        with self._lock:
-            return self._handlers.pop(handler, False)
-
-
 class Lifecycle:
     """The state of one model, and the handler that answers its requests."""
 
@@ -142,7 +195,7 @@ class Lifecycle:
         self._lock = limiter.lock
         self._loading: _Load | None = None
         self._unloading: Part | None = None
-        self._retired = _Retired(loader, limiter)
+        self._retired = Retired(loader, limiter)
         # why it is not ready, if load= raised NotYet, and when that is tried again
         self.obstacle, self._again_at = "", 0.0
         self._parameters = LoadParameters()  # those of the last load, for the request that wakes the model

@@ -1,21 +1,25 @@
-"""Loads and unloads one model: calls its hooks, and makes its handler. Knows no states and no requests."""
+"""Loads and unloads one model: calls its hooks, makes its handler, and unloads the handlers that get no more
+requests, also after `idle_unload=`. Knows no states and no requests.
+"""
 
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, Literal, Protocol, final
 
 import msgspec
 
 from .._codecs.content_types import Codecs
-from .._io import IO
-from .._protocol.errors import ModelFault, show
-from .._protocol.log import log_raised
+from .._io import IO, Part, Signal
+from .._protocol.errors import ModelFault, log_raised, logger, show
 from .callables import is_async, refuse_coroutine
 from .handler import Handler, Loaded, make_handler
+from .limiter import Limiter, Uses, set_signals
 from .model_options import ModelOptions
 
 
@@ -185,3 +189,132 @@ class Loader:
             await self._call(io, unload, *args, claim=claim)
         except Exception as error:
             log_raised(error, "%s: unload= raised", self._options)
+
+
+@final
+class Retired:
+    """The handlers of one model that get no more requests, and whose `unload=` is still to be called."""
+
+    def __init__(self, loader: Loader, limiter: Limiter) -> None:
+        self._loader = loader
+        self._lock = limiter.lock
+        self._handlers: dict[Handler, bool] = {}
+
+    def add(self, handler: Handler) -> None:
+        """Keep a handler: all that `load=` made, but a registered function only once. The caller holds the
+        lock."""
+        if self._loader.is_factory or not self._handlers:
+            self._handlers[handler] = True
+
+    async def unload_all(self, io: IO, loading: Part | None) -> None:
+        """Call `unload=` for all of them, after a load that runs."""
+        if loading is not None:
+            await io.wait(loading.ended)
+        with self._lock:
+            handlers = list(self._handlers)
+        for handler in handlers:
+            await self.unload(io, handler)
+
+    def forget(self) -> None:
+        """Let go of them if the model has no `unload=`. The caller holds the lock."""
+        if not self._loader.has_unload:
+            self._handlers.clear()
+
+    async def unload(self, io: IO, handler: Handler) -> None:
+        """Call `unload=` for a handler as soon as no request uses it. If that is cancelled before the call, a
+        later unload calls it."""
+        idle = Signal()
+        with self._lock:
+            handler.uses.idle.append(idle)
+            unused = handler.uses.take_idle()
+        set_signals(unused)
+        await io.wait(idle)
+        await self._loader.unload(io, handler, claim=partial(self._claim_unload, handler))
+
+    def _claim_unload(self, handler: Handler) -> bool:
+        """True for the first caller: that one calls `unload=`."""
+        with self._lock:
+            return self._handlers.pop(handler, False)
+
+
+# `idle_unload=`
+
+
+class _Watched(Protocol):
+    """The lifecycle of a model, as far as this knows it."""
+
+    @property
+    def state(self) -> str: ...
+    @property
+    def handler(self) -> Handler | None: ...
+    def unload(self, event: Literal["idle"], /) -> Part | None: ...
+
+
+class IdleUnload(msgspec.Struct, frozen=True, eq=False):
+    """When a model is unloaded, and by what."""
+
+    label: str
+    seconds: float
+    lock: threading.RLock  # the model's
+    clock: Callable[[], float]
+    alarm: Callable[[float, Callable[[], object]], object]
+    """Calls a method after so many seconds, unless its object is gone by then."""
+    io: IO
+    """Where a model is unloaded if the event loop that has loaded it has ended."""
+
+    def watch(self, lifecycle: _Watched, uses: Uses, begin: Callable[[Part], bool]) -> None:
+        """Watch a handler that serves from now on, by its uses. `begin` begins the unload where the load ran;
+        False if it cannot."""
+        watch = _Watch(self, lifecycle, uses, begin)
+        watch.note()
+        self.alarm(self.seconds, watch.ring)
+
+
+class _Watch:
+    """Watches one handler as long as it serves. It refers to the handler's uses, not to the handler, which is
+    freed with its last use."""
+
+    def __init__(
+        self, idle: IdleUnload, lifecycle: _Watched, uses: Uses, begin: Callable[[Part], bool]
+    ) -> None:
+        self._idle = idle
+        self._lifecycle = lifecycle
+        self._uses = uses
+        self._begin = begin
+        self._since = 0.0
+
+    def _is_current(self) -> bool:
+        handler = self._lifecycle.handler
+        return handler is not None and handler.uses is self._uses
+
+    def note(self) -> None:
+        """Note that nobody uses the handler from now on; the next last use calls this again."""
+        with self._idle.lock:
+            self._since = self._idle.clock()
+            if self._is_current():
+                unused = Signal()
+                unused.then(self.note)
+                self._uses.idle.append(unused)
+
+    def ring(self) -> None:
+        """Unload the model if nobody has called it for long; else look again when that can be the case at the
+        earliest."""
+        idle, lifecycle = self._idle, self._lifecycle
+        unloading = None
+        with idle.lock:
+            if not self._is_current():
+                return
+            is_busy = self._uses.count or lifecycle.state != "ready"
+            seconds = idle.seconds if is_busy else self._since + idle.seconds - idle.clock()
+            if seconds <= 0:
+                unloading = lifecycle.unload("idle")
+        if unloading is None:
+            idle.alarm(seconds, self.ring)
+            return
+        logger.info(
+            "nobody has called model %s for %g s, so it is unloaded: the next request loads it again",
+            idle.label,
+            idle.seconds,
+        )
+        if not self._begin(unloading):
+            idle.io.spawn(unloading)

@@ -22,19 +22,16 @@ from .._codecs.column_dtypes import CATEGORIES, COLUMN_CODECS, DTYPE, holds_miss
 from .._codecs.columns import column_to_tensor
 from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec, is_series
-from .._codecs.dates import DatetimeCodec
-from .._codecs.plain import NumpyCodec, PandasJSONCodec, StringCodec
+from .._codecs.plain import DatetimeCodec, NumpyCodec, PandasJSONCodec, StringCodec
 from .._codecs.rows import Rows
 from .._codecs.torch import replace_torch
-from .._protocol.datatypes import DType, cast, find_overflow
+from .._protocol.datatypes import DType, as_array, cast, find_overflow, object_array, to_wire_array
 from .._protocol.errors import InferenceError, InvalidRequest, ModelFault, list_names, show
 from .._protocol.schemas import RequestOutput
 from .._protocol.specs import TensorSpec
 from .._protocol.tensor_bytes import count
 from .._protocol.tensors import InferenceResponse, Tensor, make_tensor, to_plain, to_plain_parameters
-from .._protocol.to_array import as_array, object_array, to_wire_array
-from .annotations import Outputs, Written
-from .callables import refuse_coroutine
+from .callables import Outputs, Written, refuse_coroutine
 
 T = TypeVar("T")
 

@@ -14,10 +14,10 @@ import numpy as np
 from .._codecs.base import AnyRequestCodec
 from .._codecs.content_types import UNTYPED, Codecs, Reader
 from .._codecs.rows import find_rows
+from .._protocol.context import InferenceContext
 from .._protocol.specs import TensorSpec
-from .._protocol.tensors import InferenceContext, InferenceRequest
-from .annotations import ParsedAnnotation, list_members, parse_annotation
-from .callables import find_owner, unwrap_partial
+from .._protocol.tensors import InferenceRequest
+from .callables import ParsedAnnotation, find_owner, list_members, parse_annotation, unwrap_partial
 from .estimators import list_columns
 
 _OF_ONE_REQUEST: Final = (InferenceRequest, InferenceContext)

@@ -18,8 +18,7 @@ import msgspec
 import numpy as np
 
 from .datatypes import Buffer
-from .errors import BodyTaken, InferenceError, InvalidRequest, TakenBy, TooLarge, show
-from .log import log
+from .errors import BodyTaken, InferenceError, InvalidRequest, TakenBy, TooLarge, log, show
 
 Coding: TypeAlias = Literal["gzip", "deflate"]
 

@@ -17,10 +17,9 @@ import numpy as np
 from numpy import ndarray
 
 from .._turns import take_turns
-from .datatypes import MAX_ELEMENTS, MAX_EMPTY, MAX_RANK, Array, Buffer, DType
+from .datatypes import MAX_ELEMENTS, MAX_EMPTY, MAX_RANK, Array, Buffer, DType, object_array
 from .errors import InvalidRequest
 from .tensors import InferenceRequest, Tensor, make_read_only
-from .to_array import object_array
 
 _LENGTH: Final = struct.Struct("<I")
 """The length in front of each element of BYTES."""

@@ -7,20 +7,17 @@ disagree with it.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any, AnyStr, Final, TypeAlias, TypeVar, overload
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, overload
 
 import msgspec
 import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
-from .datatypes import NUMBERS, Array, Buffer, Datatype, name_of
+from .datatypes import NUMBERS, Array, Buffer, Datatype, name_of, to_wire_array
 from .errors import InvalidRequest, show
 from .limits import LOOP_BYTES, has_64_bits
-from .response_headers import ResponseHeaders
 from .schemas import Parameters, RequestOutput
-from .to_array import to_wire_array
 
 T = TypeVar("T")
 
@@ -262,56 +259,3 @@ def find_tensor(tensors: list[Tensor], name: str, what: str) -> Tensor:
         if tensor.name == name:
             return tensor
     raise KeyError(f"no {what} {name!r}: there are {[tensor.name for tensor in tensors]}")
-
-
-class InferenceContext(msgspec.Struct, frozen=True, eq=False):
-    """What a model may want to know beside its tensors: annotate a parameter with this class to receive it.
-
-    Args:
-        id: The request's identifier, None if it has none.
-        headers: The request's headers, or its metadata over gRPC; names in lower case, and any spelling finds
-            them.
-        parameters: The request's parameters.
-        model_name: The name the model was called by.
-        model_version: The version that runs, None for a model without versions.
-        transport: The adapter's own object: ASGI scope, WSGI environ, Django request, gRPC context. The
-            host's user, session or pool is reached through it.
-        deadline: When the request is given up, by the clock of `time.monotonic()`; infinity if it has no
-            timeout.
-        max_body_bytes: The server's option: the most bytes of a body, None for no limit.
-        response_headers: Headers of the answer, which the model may write: headers over HTTP, initial
-            metadata over gRPC, for a stream until its first item. A name in any case, and a str of printable
-            ASCII; writing a header that belongs to the connection or to the body, such as `Content-Length`,
-            raises ValueError. Not sent with an error, which has headers of its own, in ModelStreamInfer,
-            where many requests have one head, and from Python.
-    """
-
-    id: str | None
-    headers: Mapping[str, str]
-    parameters: Parameters
-    model_name: str
-    model_version: str | None
-    transport: Any
-    deadline: float = math.inf
-    max_body_bytes: int | None = None
-    response_headers: MutableMapping[str, str] = msgspec.field(default_factory=ResponseHeaders)
-
-
-class ReceivedHeaders(dict[str, str]):
-    """Headers by name, in lower case. Any other spelling of a name finds it too."""
-
-    def __missing__(self, name: str) -> str:
-        if name == name.lower():
-            raise KeyError(name)
-        return self[name.lower()]
-
-    get = Mapping.get  # type: ignore[assignment]
-    __contains__ = Mapping.__contains__
-
-
-def join_repeated(headers: Iterable[tuple[AnyStr, AnyStr]], comma: AnyStr) -> dict[AnyStr, AnyStr]:
-    """Headers by name. The values of a repeated header are joined by a comma."""
-    lines: dict[AnyStr, list[AnyStr]] = {}
-    for name, value in headers:
-        lines.setdefault(name, []).append(value)
-    return {name: comma.join(values) for name, values in lines.items()}

@@ -22,7 +22,7 @@ from .._json.tensor_data import ALWAYS_SHORT, from_json, from_value, is_short, t
 from .._json.text import REFUSALS, Unusual
 from .._protocol import schemas
 from .._protocol.array_requests import ArrayModel, ArrayRequest
-from .._protocol.datatypes import Array, Buffer, dtype_of, name_of
+from .._protocol.datatypes import Array, Buffer, dtype_of, name_of, object_array
 from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, show
 from .._protocol.limits import LOOP_BINARY, LOOP_BYTES, LOOP_TEXT, may_hold_more
 from .._protocol.schemas import Parameters
@@ -39,7 +39,6 @@ from .._protocol.tensors import (
     make_tensor,
     refuse_region,
 )
-from .._protocol.to_array import object_array
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 

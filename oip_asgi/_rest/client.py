@@ -13,9 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
+from .._protocol.context import join_repeated
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import ErrorResponse, InvalidResponse, show
-from .._protocol.tensors import Headers, InferenceResponse, join_repeated
+from .._protocol.tensors import Headers, InferenceResponse
 from .body import HEADER_LENGTH, decode_response
 
 LENGTH: Final = re.compile("[0-9]{1,18}")

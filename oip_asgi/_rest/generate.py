@@ -18,13 +18,11 @@ from typing import Any, Final
 
 import msgspec
 
-from .._codecs.dates import NO_DATE, DatetimeCodec
 from .._codecs.entering import enter
-from .._codecs.plain import PandasJSONCodec
+from .._codecs.plain import NO_DATE, DatetimeCodec, PandasJSONCodec
 from .._codecs.rows_as_json import RowsAsJSON
-from .._json.flat_objects import Literal
 from .._json.tensor_data import to_value
-from .._json.text import ERRORS, NO_SCALARS, OF_TENSORFLOW, ONLY_FLOATS
+from .._json.text import ERRORS, NO_SCALARS, OF_TENSORFLOW, ONLY_FLOATS, Literal
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, show
 from .._protocol.limits import NO_64_BITS, has_64_bits
 from .._protocol.specs import TensorSpec

@@ -1,5 +1,5 @@
 """How a request waits in a thread: `IO` that blocks inside each method, so that a coroutine never suspends.
-Knows no transport.
+And how a stream is handed to a caller in a thread. Knows no transport.
 
 Coroutines of models are awaited on the background event loop. Those of one asynchronous generator are awaited
 in one task, because what the generator opens around a `yield`, such as `asyncio.timeout`, belongs to the task
@@ -10,21 +10,23 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine, Iterator
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
+from concurrent.futures import Future
 from contextlib import suppress
-from contextvars import Context
+from contextvars import Context, copy_context
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from .._io import ClientGone, Fed, Late, Part, Signal, Work, finish
+from .._io import ClientGone, DeadlinePassed, Fed, Late, Part, Signal, Work, finish
 from .async_io import AsyncIO, attend_watched
-from .background import Loan, LoopTask, result_of
 from .runtime import Runtime
 from .threads import waiting, watch_fork
-from .waiting import call_here, wait_for, wait_until_set
+from .waiting import Loan, LoopTask, call_here, result_of, wait_for, wait_until_set
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -181,3 +183,60 @@ class Written(Generic[M, T]):
         finally:
             # what it raises refers to this frame: a cycle, which only the garbage collector would free
             del made, self._made
+
+
+def iterate_stream_blocking(
+    make: Callable[[], AsyncGenerator[T, None]], io: BlockingIO, first: T | None = None
+) -> Generator[Any, None, None]:
+    """`iterate_stream_async` of `runtime`, for a caller in a thread. The stream goes on in a thread of its
+    own if the caller is late."""
+    items = make()
+    turn = threading.Lock()  # who has it may advance the stream
+    # one at most, which no name of this frame holds: what it raises would make a cycle
+    expired: list[Future[T]] = []
+    timer: threading.Timer | None = None
+
+    def expire() -> None:
+        if turn.acquire(blocking=False):
+            try:
+                # else it has ended with an error, which waits for the caller
+                if io.until <= time.monotonic():
+                    expired.append(_throw_late(items))
+            finally:
+                turn.release()
+
+    turn.acquire()
+    try:
+        piece = finish(anext(items)) if first is None else None
+        while True:
+            if io.until != math.inf and (timer is None or io.until <= time.monotonic()):
+                timer = threading.Timer(io.until - time.monotonic(), copy_context().run, (expire,))
+                timer.daemon = True
+                timer.start()
+            turn.release()
+            try:
+                yield piece
+            finally:
+                turn.acquire()
+            if expired:
+                piece, first = result_of(expired.pop()), None
+            elif first is not None:
+                piece, first = first, None
+            else:
+                piece = finish(anext(items))
+    except StopAsyncIteration:
+        return
+    finally:
+        if timer is not None:
+            timer.cancel()
+        io.complete(items.aclose())
+
+
+def _throw_late(items: AsyncGenerator[T, None]) -> Future[T]:
+    """The outcome of a stream whose caller is late: a last item, or what it raises."""
+    outcome: Future[T] = Future()
+    try:
+        outcome.set_result(finish(items.athrow(DeadlinePassed())))
+    except BaseException as error:
+        outcome.set_exception(error)
+    return outcome

@@ -17,11 +17,11 @@ from inspect import iscoroutine
 from typing import Any, Final
 
 from .._io import Signal
-from .._protocol.log import log_raised, logger
-from .._protocol.observation import Observation, without_payload
+from .._protocol.context import Observation, without_payload
+from .._protocol.errors import log_raised, logger
 from .._serving.observing import ObserverOptions
-from .background import BackgroundLoop
 from .threads import WorkerThreads, call_after_fork
+from .waiting import BackgroundLoop
 
 _REST_SECONDS: Final = 0.02
 """How long the thread rests before it looks for more. To wake it for each observation would cost requests

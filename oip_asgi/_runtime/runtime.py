@@ -1,7 +1,7 @@
 """Where user code runs: a server's worker threads, its background event loop, and the thread that calls
-methods after a time.
+methods after a time; and how an event loop lets the pieces of a stream leave in turns with its other tasks.
 
-Decides nothing about what they do, and knows no models.
+Decides nothing about what they do, and knows no models and no transport.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from contextvars import Context, copy_context
@@ -21,11 +21,11 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from .._io import ClientGone, DeadlinePassed, Late, Signal, Work
-from .async_io import Patrol
-from .background import BackgroundLoop
+from .._io import ClientGone, DeadlinePassed, Late, Signal, Work, begin
+from .._turns import yield_interpreter
+from .async_io import AsyncIO, Patrol
 from .threads import PATIENCE, Alarms, WorkerThreads, count_cpus
-from .waiting import as_failure, wait_for
+from .waiting import BackgroundLoop, as_failure, wait_for
 
 _THREADS: Final = 40
 """How many calls of `def` models run at once, as Starlette has it, and how many of their hooks."""
@@ -296,3 +296,96 @@ class Trips(msgspec.Struct, Generic[T], eq=False):
             if error is not None and self._late is not None:
                 self._late(error)
             del error
+
+
+# Streams on an event loop
+
+
+async def send_pieces(
+    io: AsyncIO,
+    here: LoopThreads,
+    piece: T,
+    items: AsyncGenerator[T, None],
+    write: Callable[[T], Coroutine[Any, Any, None]],
+) -> None:
+    """Send a piece of a stream, and the `items` that follow it, each when the client has room for it."""
+    io.begin_trips, turn_ends = here.begin_trips, time.monotonic() + TURN_SECONDS
+    try:
+        while True:
+            try:
+                if io.beat is not None and not io.beat.done():
+                    await io.call(lambda: asyncio.wait([io.beat]), io.until)
+                await io.call(partial(write, piece), io.until)
+            except DeadlinePassed as late:
+                await write(await items.athrow(late))
+            now = io.sent_at = time.monotonic()
+            if now > turn_ends:
+                turn_began = here.gave_way_at
+                if now > turn_began + TURN_SECONDS:
+                    # let others run: other tasks, and worker threads, which could wait for the interpreter
+                    # for seconds, as an event loop takes it back at once
+                    yield_interpreter()
+                    here.gave_way_at = time.monotonic()
+                    await asyncio.sleep(0)
+                    turn_began = time.monotonic()  # it begins now, after the other tasks have run
+                turn_ends = turn_began + TURN_SECONDS
+            piece = await anext(items)
+    except StopAsyncIteration:
+        if io.beat is not None:
+            await asyncio.wait([io.beat])
+    finally:
+        await items.aclose()
+
+
+async def iterate_stream_async(
+    make: Callable[[], AsyncGenerator[T, None]], io: AsyncIO, first: T | None = None
+) -> AsyncGenerator[Any, None]:
+    """The items of a stream, for a caller that asks for each. The stream is made when the first one is asked
+    for.
+
+    If the `first` item is there already, this gives None before it. None stands for the head of the response:
+    the caller has to take it in time too.
+
+    After a piece, the stream waits until the caller asks for the next one, but not longer than `io.until`.
+    Then it goes on without the caller, which gets the outcome when it asks again. If the caller closes the
+    generator, the stream is ended.
+    """
+    items = make()
+    # one at most, which no name of this frame holds: what it raises would make a cycle
+    expired: list[asyncio.Task[T]] = []
+
+    async def throw() -> T:
+        try:
+            return await items.athrow(DeadlinePassed())
+        finally:
+            await io.end()
+
+    def expire() -> None:
+        expired.append(asyncio.create_task(throw()))
+
+    try:
+        piece = await begin(items) if first is None else None
+        while piece is not None or first is not None:
+            await io.end()  # another task may ask for the next one
+            timer = None
+            if io.until != math.inf:
+                timer = asyncio.get_running_loop().call_later(max(0.0, io.until - time.monotonic()), expire)
+            try:
+                yield piece
+            finally:
+                if timer is not None:
+                    timer.cancel()
+            if expired:
+                piece, first = await expired.pop(), None
+            elif first is not None:
+                piece, first = first, None
+            else:
+                piece = await anext(items)
+    except StopAsyncIteration:
+        return
+    finally:
+        if expired:
+            # which takes what it raised: asyncio would log it
+            await asyncio.gather(expired.pop(), return_exceptions=True)
+        await items.aclose()
+        await io.end()

@@ -3,8 +3,8 @@
 Two requests may share a call if they differ only in their rows, so that their answers stay the same. Each
 request runs on its own event loop or thread, and waits for a slot. The one that gets it takes others along,
 and each gets its part. Each waits with its own delay as the deadline, so no thread has to watch the delays.
-`batch_queue` decides when a batch starts. A request that goes or is late leaves it, and the others are
-answered: `Member.leave` of `batch_call`.
+`Batches` of `_models/limiter` decides when a batch starts. A request that goes or is late leaves it, and the
+others are answered: `Member.leave` of `batch_call`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from .._codecs.column_dtypes import CATEGORIES, DTYPE
 from .._codecs.dataframes import PandasCodec
 from .._extensions.common import OF_TREATMENT
 from .._io import IO, DeadlinePassed, Signal
-from .._models.batch_queue import Batches, BatchSlot
 from .._models.handler import Handler
+from .._models.limiter import Batches, BatchSlot
 from .._protocol.schemas import Parameters
 from .._protocol.tensors import Tensor
 from .batch_call import Execution, Member

@@ -18,14 +18,13 @@ import numpy as np
 
 from .._codecs.dataframes import is_frame, is_series, keep_own_categories, to_pandas
 from .._io import IO, DeadlinePassed, Part, QuitWithin, Signal, Stopped, finish
-from .._models.annotations import Outputs
-from .._models.batch_queue import Batches, BatchSlot
+from .._models.callables import Outputs
 from .._models.estimators import refuses_request
+from .._models.limiter import Batches, BatchSlot
 from .._models.results import to_response
 from .._models.statistics import Numbers
 from .._protocol.datatypes import Array, datatype_of
-from .._protocol.errors import InferenceError, ModelFault, copy_error, show
-from .._protocol.log import log_fields, log_raised
+from .._protocol.errors import InferenceError, ModelFault, copy_error, log_fields, log_raised, show
 from .._protocol.specs import write_spec
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor
 from .call import Call, Made, ModelRaised, Unmade, respond

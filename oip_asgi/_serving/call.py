@@ -22,13 +22,12 @@ from .._models.model import Model
 from .._models.results import select_outputs, to_response
 from .._models.statistics import Numbers, Timings
 from .._protocol.array_requests import ArrayRequest
+from .._protocol.context import InferenceContext, ResponseHeaders
 from .._protocol.datatypes import Array, Buffer
-from .._protocol.errors import InferenceError
+from .._protocol.errors import InferenceError, log_fields, log_raised, name_request
 from .._protocol.limits import LOOP_BINARY, LOOP_TEXT
-from .._protocol.log import log_fields, log_raised, name_request
-from .._protocol.response_headers import ResponseHeaders
 from .._protocol.tensor_bytes import own_arrays
-from .._protocol.tensors import InferenceContext, InferenceResponse, are_short, make_read_only, refuse_region
+from .._protocol.tensors import InferenceResponse, are_short, make_read_only, refuse_region
 from .call_stack import current_calls, leave_call, reset_calls, set_calls
 from .decoding import Decoded, Head, WireFormat, accept
 from .engine import Engine

@@ -24,9 +24,9 @@ from .._models.model import Model
 from .._models.model_options import NO_TIMEOUT
 from .._models.results import check_requested
 from .._protocol.array_requests import ArrayModel, ArrayRequest
+from .._protocol.context import ResponseHeaders
 from .._protocol.datatypes import Array, Buffer
 from .._protocol.errors import InvalidRequest, show
-from .._protocol.response_headers import ResponseHeaders
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensors import (
     CLASSIFICATION,

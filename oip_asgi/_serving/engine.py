@@ -21,14 +21,12 @@ from .._codecs.content_types import Codecs
 from .._extensions.shared_memory import Regions
 from .._io import IO, DeadlinePassed, Part
 from .._models.loader import call_hook
-from .._models.model import Model, Observer
-from .._models.registry import Registry
+from .._models.model import Model, Observer, Registry
 from .._models.statistics import Statistics
 from .._protocol import schemas
-from .._protocol.access import Access, Action, MakeAccess
-from .._protocol.errors import InferenceError, NotFound, error_text
+from .._protocol.context import Access, Action, MakeAccess
+from .._protocol.errors import InferenceError, NotFound, error_text, escape, log_raised, logger
 from .._protocol.limits import SHORT_BODY
-from .._protocol.log import escape, log_raised, logger
 from .._protocol.specs import LABELS, OTHER_DATATYPES, TensorSpec
 from .guard import Guard
 from .record import Tracer, record_unknown

@@ -30,9 +30,12 @@ from .._protocol.errors import (
     NotReady,
     TimedOut,
     error_text,
+    escape,
+    log_raised,
+    logger,
+    name_request,
     show,
 )
-from .._protocol.log import escape, log_raised, logger, name_request
 from .._protocol.specs import write_spec
 from .call import Call, ModelRaised
 from .call_stack import MOST_SECONDS, find_callers

@@ -20,9 +20,17 @@ from .._io import IO, DeadlinePassed
 from .._models.callables import is_async
 from .._models.model import Model
 from .._models.statistics import Statistics, Timings
-from .._protocol.access import Access, Action, MakeAccess
-from .._protocol.errors import Forbidden, InferenceError, error_text, show
-from .._protocol.log import escape, log_fields, log_raised, logger
+from .._protocol.context import Access, Action, MakeAccess
+from .._protocol.errors import (
+    Forbidden,
+    InferenceError,
+    error_text,
+    escape,
+    log_fields,
+    log_raised,
+    logger,
+    show,
+)
 from .host_errors import convert_host_error, is_sync_only
 from .record import outcome_of
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from .._models.callables import find_place
 from .._models.handler import Handler
 from .._models.model import Model
-from .._protocol.log import logger
+from .._protocol.errors import logger
 
 HELD_SECONDS: Final = 0.1
 

@@ -17,8 +17,8 @@ import msgspec
 from .._models.callables import STREAMS, kind_of
 from .._models.model import Model, Observer
 from .._models.statistics import Outcome, Timings
+from .._protocol.context import Observation
 from .._protocol.errors import InferenceError, copy_error, show
-from .._protocol.observation import Observation
 from .._protocol.options import BOOLEAN, CALLABLE, Check, check_options, integer, is_text, number
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_read_only, make_tensor
 from .decoding import Decoded, WireFormat, write_columns

@@ -24,10 +24,9 @@ from .._io import IO
 from .._json.tensor_data import from_value
 from .._models.handler import Handler
 from .._models.model import Model
-from .._protocol.access import NO_HEADERS
+from .._protocol.context import NO_HEADERS, ResponseHeaders
 from .._protocol.datatypes import MAX_RANK, NUMBERS, Buffer, dtype_of
 from .._protocol.errors import InferenceError, InvalidRequest, ModelFault, error_text, show
-from .._protocol.response_headers import ResponseHeaders
 from .._protocol.schemas import RequestOutput
 from .._protocol.specs import TensorSpec
 from .._protocol.tensor_bytes import count

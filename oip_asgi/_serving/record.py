@@ -14,8 +14,18 @@ from typing import Final, Protocol
 
 from .._models.model import Model
 from .._models.statistics import Outcome, Statistics, Timings
-from .._protocol.errors import BodyTaken, InferenceError, ModelFailed, NotReady, TimedOut, error_text
-from .._protocol.log import escape, log, log_fields, logger
+from .._protocol.errors import (
+    BodyTaken,
+    InferenceError,
+    ModelFailed,
+    NotReady,
+    TimedOut,
+    error_text,
+    escape,
+    log,
+    log_fields,
+    logger,
+)
 
 _UNAVAILABLE: Final = 503
 

@@ -20,8 +20,16 @@ from .._extensions.common import FINAL, WANTS_FINAL
 from .._io import IO, DeadlinePassed, QuitWithin, Stopped
 from .._models.model import Model
 from .._models.statistics import ResponseOutcome
-from .._protocol.errors import InferenceError, InvalidRequest, ModelFailed, TimedOut
-from .._protocol.log import log, log_raised, logger, name_request
+from .._protocol.errors import (
+    InferenceError,
+    InvalidRequest,
+    ModelFailed,
+    TimedOut,
+    log,
+    log_raised,
+    logger,
+    name_request,
+)
 from .._protocol.tensors import InferenceResponse
 from .batch import wait_within_calls
 from .call import Call, Unmade, call_model, call_model_async, respond

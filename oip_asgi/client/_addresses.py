@@ -11,8 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from .._protocol.errors import SOON, ErrorResponse, InferenceError, InvalidResponse, NotReady
-from .._protocol.log import escape, logger
+from .._protocol.errors import SOON, ErrorResponse, InferenceError, InvalidResponse, NotReady, escape, logger
 from ._http import make_link
 from ._questions import is_sendable
 from ._senders import ConnectionFailed

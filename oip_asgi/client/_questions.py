@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from .._codecs.content_types import default_codecs
 from .._codecs.values import to_inputs
-from .._models.registry import path_of
+from .._models.model import path_of
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import IS_A_STREAM, ErrorResponse, InvalidRequest, InvalidResponse, show
 from .._protocol.limits import LOOP_BYTES

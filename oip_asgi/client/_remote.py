@@ -14,21 +14,22 @@ from typing import TYPE_CHECKING, Any, Final
 from .._codecs.column_dtypes import holds_missing
 from .._models.handler import Loaded
 from .._models.results import CheckedResponse
+from .._protocol.context import InferenceContext
 from .._protocol.errors import (
     InferenceError,
     InvalidRequest,
     InvalidResponse,
     ModelFault,
     NotYet,
+    escape,
     list_names,
+    logger,
     show,
 )
-from .._protocol.log import escape, logger
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import (
     ELSEWHERE,
-    InferenceContext,
     InferenceRequest,
     InferenceResponse,
     make_tensor,

@@ -293,7 +293,7 @@ def test_no_text_of_an_exception_can_be_taken_for_a_record(how: str) -> None:
         assert record.exc_info is not None
         assert isinstance(record.exc_info[1], Exception)
         assert record.exc_info[2] is record.exc_info[1].__traceback__
-        assert record.filename != "log.py"  # the place that logs, not what lays out the text
+        assert record.filename != "errors.py"  # the place that logs, not what lays out the text
 
 
 @pytest.mark.parametrize("how", ["start", "lifespan"])

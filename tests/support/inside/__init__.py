@@ -21,7 +21,7 @@ from tests.support.inside.http import Head, Response, http_exchange
 from tests.support.inside.models import Limiter, Numbers, ResponseOutcome, Slot, Statistics, Uses
 from tests.support.inside.rest import json_data, json_text
 from tests.support.inside.rest import rest_body as rest
-from tests.support.inside.runtime import BackgroundLoop, BlockingIO, Fed, pieces, yield_interpreter
+from tests.support.inside.runtime import BackgroundLoop, BlockingIO, Fed, runtime_module, yield_interpreter
 from tests.support.inside.serving import call_stack, failures
 from tests.support.inside.values import Buffer
 
@@ -241,7 +241,7 @@ def before_each_break(monkeypatch: pytest.MonkeyPatch, hook: Callable[[], object
         hook()
         yield_interpreter()
 
-    monkeypatch.setattr(pieces, "yield_interpreter", hooked)
+    monkeypatch.setattr(runtime_module, "yield_interpreter", hooked)
 
 
 def before_decoding(monkeypatch: pytest.MonkeyPatch, hook: Callable[[], object]) -> None:
