@@ -15,7 +15,7 @@ from ._protocol.observation import Observation
 from ._protocol.schemas import RequestOutput
 from ._protocol.specs import TensorSpec
 from ._protocol.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor
-from ._serving.record import Span, Tracer
+from ._serving.observing import Span, Tracer
 from ._version import __version__
 from .asgi import OIPApp, OIPMiddleware
 from .server import InferenceServer

@@ -33,7 +33,7 @@ from .call_stack import CallStack, set_calls
 from .failures import find_hint
 from .held_loop import watch_steps
 from .host_errors import convert_host_error
-from .record import Tracer
+from .observing import Tracer
 
 T = TypeVar("T")
 

@@ -33,8 +33,7 @@ from .call_stack import current_calls, leave_call, reset_calls, set_calls
 from .decoding import Decoded, Head, WireFormat, accept
 from .engine import Engine
 from .held_loop import watch_steps
-from .observing import Heard, begin_to_hear, copy_response
-from .record import Span, within
+from .observing import Heard, Span, begin_to_hear, copy_response, within
 
 T = TypeVar("T")
 R = TypeVar("R")

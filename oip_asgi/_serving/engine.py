@@ -31,7 +31,7 @@ from .._protocol.limits import SHORT_BODY
 from .._protocol.log import escape, log_raised, logger
 from .._protocol.specs import LABELS, OTHER_DATATYPES, TensorSpec
 from .guard import Guard
-from .record import Tracer, record_unknown
+from .observing import Tracer, record_unknown
 from .server_options import ServerOptions
 
 _EXTENSIONS: Final = (

@@ -37,7 +37,7 @@ from .._protocol.specs import write_spec
 from .call import Call, ModelRaised
 from .call_stack import MOST_SECONDS, find_callers
 from .host_errors import convert_host_error, is_sync_only
-from .record import within
+from .observing import within
 
 _OF_ANOTHER_TYPE: Final = (AttributeError, LookupError, ModelFault, TypeError, ValueError)
 """What a model raises if it gets an argument of a type that it was not written for. `ModelFault` says that

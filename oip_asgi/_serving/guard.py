@@ -24,7 +24,7 @@ from .._protocol.access import Access, Action, MakeAccess
 from .._protocol.errors import Forbidden, InferenceError, error_text, show
 from .._protocol.log import escape, log_fields, log_raised, logger
 from .host_errors import convert_host_error, is_sync_only
-from .record import outcome_of
+from .observing import outcome_of
 
 Authorize: TypeAlias = Callable[[Access], bool | Awaitable[bool]]
 

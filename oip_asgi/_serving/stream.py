@@ -29,8 +29,8 @@ from .call_stack import enter_call
 from .decoding import WireFormat
 from .engine import Engine
 from .failures import FAILURES, as_client_error, as_error
+from .observing import within
 from .pipeline import end_call, fail_call, infer, let_in, wait_for_turn
-from .record import within
 
 T = TypeVar("T")
 
