@@ -29,11 +29,10 @@ from .._protocol.log import log_fields, log_raised, name_request
 from .._protocol.response_headers import ResponseHeaders
 from .._protocol.tensor_bytes import own_arrays
 from .._protocol.tensors import InferenceContext, InferenceResponse, are_short, make_read_only, refuse_region
-from .call_stack import current_calls, leave_call, reset_calls, set_calls
 from .decoding import Decoded, Head, WireFormat, accept
 from .engine import Engine
-from .held_loop import watch_steps
 from .observing import Heard, Span, begin_to_hear, copy_response, within
+from .user_code import current_calls, leave_call, reset_calls, set_calls, watch_steps
 
 T = TypeVar("T")
 R = TypeVar("R")

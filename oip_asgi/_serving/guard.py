@@ -23,8 +23,8 @@ from .._models.statistics import Statistics, Timings
 from .._protocol.access import Access, Action, MakeAccess
 from .._protocol.errors import Forbidden, InferenceError, error_text, show
 from .._protocol.log import escape, log_fields, log_raised, logger
-from .host_errors import convert_host_error, is_sync_only
 from .observing import outcome_of
+from .user_code import convert_host_error, is_sync_only
 
 Authorize: TypeAlias = Callable[[Access], bool | Awaitable[bool]]
 
