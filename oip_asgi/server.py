@@ -47,10 +47,9 @@ from ._runtime.observers import ObserverThread
 from ._runtime.pieces import iterate_stream_async, iterate_stream_blocking
 from ._runtime.runtime import Runtime
 from ._runtime.waiting import call_here, check_may_block, is_on_loop, wait_for, wait_until_set
-from ._serving.engine import Engine
+from ._serving.engine import Engine, ServerKeywords, ServerOptions
 from ._serving.observing import ObserverOptions, Tracer
 from ._serving.python_calls import PythonFormat, infer_values, warm_up
-from ._serving.server_options import ServerKeywords, ServerOptions
 from ._serving.stream import stream
 from ._version import __version__
 

@@ -6,4 +6,4 @@ from oip_asgi._models.limiter import SLOT_TRANSITIONS, Limiter, Slot, SlotEvent,
 from oip_asgi._models.model_options import CONCURRENCY, ModelKeywords, ModelOptions
 from oip_asgi._models.states import TRANSITIONS, Event, State
 from oip_asgi._models.statistics import Numbers, ResponseOutcome, Statistics
-from oip_asgi._serving.server_options import ServerKeywords, ServerOptions
+from oip_asgi._serving.engine import ServerKeywords, ServerOptions
