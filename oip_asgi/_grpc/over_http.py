@@ -25,8 +25,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from .._http.browsers import refuse_foreign
-from .._http.messages import Head, Response
+from .._http.messages import Head, Response, refuse_foreign
 from .._models.model_options import NO_TIMEOUT
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InferenceError, InvalidRequest, TakenBy, show

@@ -26,9 +26,18 @@ from .._serving.failures import as_client_error
 from .._serving.guard import Guard
 from .._serving.pipeline import infer
 from . import pages
-from .browsers import refuse_foreign
 from .events import Events, add_headers, answer_with_document, answer_with_events
-from .messages import JSON, Head, Response, RestFormat, encode_json, respond, respond_error, respond_json
+from .messages import (
+    JSON,
+    Head,
+    Response,
+    RestFormat,
+    encode_json,
+    refuse_foreign,
+    respond,
+    respond_error,
+    respond_json,
+)
 from .routes import MOST_CHARACTERS, Exchange, Match, Routes, Template, make_method_error, make_path_error
 
 _CORS: Final = "CORSMiddleware of Starlette and FastAPI, flask-cors, django-cors-headers"
