@@ -1,6 +1,6 @@
 """The page that shows the models: the headers that a browser needs, and what it shows beside the OpenAPI
 document. Its HTML is `static/page.html`, with the scripts and the style beside it; its paths are in
-`_http/pages.py`. Knows no requests.
+`_http/exchange.py`. Knows no requests.
 
 The page's own script asks the same paths as any client, relative to its own address, so it works with each
 prefix and proxy.

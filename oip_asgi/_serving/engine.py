@@ -164,7 +164,7 @@ class Engine:
         self.security: Security | None = None
         """What `OIPApp.install` knows of the host's authentication, for the OpenAPI document."""
         self.document: tuple[list[object], bytes] | None = None
-        """The last OpenAPI document, which `_http.pages` keeps here, and what it was made from."""
+        """The last OpenAPI document, which `_http.exchange` keeps here, and what it was made from."""
         self.lock = threading.Lock()
         self.blocker: Model | None = None
         """The model that keeps the server from being ready, as the log says. It is written within the
