@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
-from . import _conversions  # noqa: F401  (it gives classes their methods)
 from ._extensions.cache import ResponseCache
 from ._extensions.model_statistics import Histogram, ModelNumbers
 from ._extensions.repository import ModelStatus
 from ._extensions.shared_memory import SharedMemory
+from ._models import annotations as _annotations
 from ._models.handler import Loaded
 from ._models.loader import LoadParameters
 from ._protocol.access import Access
@@ -15,10 +15,18 @@ from ._protocol.observation import Observation
 from ._protocol.schemas import RequestOutput
 from ._protocol.specs import TensorSpec
 from ._protocol.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor
+from ._rest import body as _body
+from ._rest import client as _client
 from ._serving.observing import Span, Tracer
 from ._version import __version__
 from .asgi import OIPApp, OIPMiddleware
 from .server import InferenceServer
+
+# `_protocol`, which has the classes, knows no wire formats and no codecs: it declares only the types of these
+InferenceRequest.to_http = _body.to_http  # type: ignore[assignment,method-assign]
+InferenceResponse.as_ = _annotations.as_  # type: ignore[assignment,method-assign]
+InferenceResponse.rows = _annotations.rows  # type: ignore[method-assign]
+InferenceResponse.from_http = staticmethod(_client.from_http)  # type: ignore[method-assign]
 
 _ELSEWHERE: Final = {
     "client": ("AsyncClient", "Client", "remote"),
