@@ -82,7 +82,7 @@ def test_no_circle_of_imports() -> None:
     package = _PACKAGE
     names = {file: ".".join(file.relative_to(package).with_suffix("").parts).removesuffix(".__init__") for file in package.rglob("*.py")}
     left = {name: set(_imported(file, package, set(names.values()))) - {name} for file, name in names.items()}
-    assert len(left) > 150
+    assert len(left) > 100
     assert sum(map(len, left.values())) > 700
     while leaves := {name for name, imported in left.items() if not imported & left.keys()}:
         left = {name: imported - leaves for name, imported in left.items() if name not in leaves}
@@ -136,19 +136,19 @@ BUDGETS: Final = {
     "_codecs": 1999,
     "_rest": 444,
     "_models": 2472,
-    "_serving": 1933,
+    "_serving": 1907,
     "_runtime": 1181,
     "_extensions": 765,
     "_docs": 340,
-    "_http": 634,
-    "_grpc": 1105,
+    "_http": 613,
+    "_grpc": 1104,
     "_hosts": 295,
-    "client": 1880,
+    "client": 1874,
     "mlserver": 739,
     "_command.py": 220,
     "prometheus.py": 153,
     "opentelemetry.py": 45,
-    "faces": 1279,
+    "faces": 1274,
 }
 """Statements of each room, without docstrings. A number only falls: a feature that wants more takes it from another row, in one commit.
 
