@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
-from . import _conversions  # noqa: F401  (it gives classes their methods)
 from ._extensions.cache import ResponseCache
 from ._extensions.model_statistics import Histogram, ModelNumbers
 from ._extensions.repository import ModelStatus
 from ._extensions.shared_memory import SharedMemory
+from ._models import callables as _callables
 from ._models.handler import Loaded
 from ._models.loader import LoadParameters
 from ._protocol.context import Access, InferenceContext, Observation
@@ -14,10 +14,17 @@ from ._protocol.errors import ErrorResponse, InferenceError, InvalidResponse
 from ._protocol.schemas import RequestOutput
 from ._protocol.specs import TensorSpec
 from ._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
-from ._serving.record import Span, Tracer
-from ._version import __version__
+from ._rest import body as _body
+from ._rest import client as _client
+from ._serving.observing import Span, Tracer
 from .asgi import OIPApp, OIPMiddleware
-from .server import InferenceServer
+from .server import InferenceServer, __version__
+
+# `_protocol`, which has the classes, knows no wire formats and no codecs: it declares only the types of these
+InferenceRequest.to_http = _body.to_http  # type: ignore[assignment,method-assign]
+InferenceResponse.as_ = _callables.as_  # type: ignore[assignment,method-assign]
+InferenceResponse.rows = _callables.rows  # type: ignore[method-assign]
+InferenceResponse.from_http = staticmethod(_client.from_http)  # type: ignore[method-assign]
 
 _ELSEWHERE: Final = {
     "client": ("AsyncClient", "Client", "remote"),

@@ -49,7 +49,7 @@ from ._http.messages import (
     prefix_of,
     respond_unknown_path,
 )
-from ._http.public import HEALTH_METHODS, match_public
+from ._http.routes import HEALTH_METHODS, match_public
 from ._io import ClientGone
 from ._protocol.errors import logger, show
 from ._runtime.async_io import AsyncIO

@@ -39,7 +39,7 @@ from . import wsgi
 from ._http.events import Events
 from ._http.exchange import FIRST_SEGMENTS, exchange, list_templates
 from ._http.messages import Head, Response, encode_path
-from ._http.public import match_public
+from ._http.routes import match_public
 from ._io import Fed, Late, Signal, Work
 from ._protocol.errors import Reader
 from ._runtime.async_io import AsyncIO, Patrol

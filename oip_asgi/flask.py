@@ -29,7 +29,7 @@ from . import wsgi
 from ._http.events import Events
 from ._http.exchange import list_templates
 from ._http.messages import encode_json, prefix_of
-from ._http.public import match_public
+from ._http.routes import match_public
 from ._io import Fed
 from ._protocol.errors import Reader, TooLarge
 from .server import InferenceServer

@@ -19,7 +19,7 @@ from ._grpc.over_asgi import OIPGRPCApp as OIPGRPCApp
 from ._grpc.over_asgi import TrailersMiddleware as TrailersMiddleware
 from ._grpc.services import Converse, Services
 from ._hosts.frameworks import check_server, describe
-from ._http.public import HEALTH_METHODS as HEALTH_METHODS
+from ._http.routes import HEALTH_METHODS as HEALTH_METHODS
 from ._io import ClientGone, Signal, Stopped
 from ._protocol.errors import InferenceError
 from ._runtime.async_io import AsyncIO

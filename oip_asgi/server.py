@@ -44,13 +44,13 @@ from ._runtime.blocking_io import BlockingIO, iterate_stream_blocking
 from ._runtime.observers import ObserverThread
 from ._runtime.runtime import Runtime, iterate_stream_async
 from ._runtime.waiting import call_here, check_may_block, is_on_loop, wait_for, wait_until_set
-from ._serving.engine import Engine
-from ._serving.observing import ObserverOptions
+from ._serving.engine import Engine, ServerKeywords, ServerOptions
+from ._serving.observing import ObserverOptions, Tracer
 from ._serving.python_calls import PythonFormat, infer_values, warm_up
-from ._serving.record import Tracer
-from ._serving.server_options import ServerKeywords, ServerOptions
 from ._serving.stream import stream
-from ._version import __version__
+
+__version__ = "0.2.0"
+"""The version of the package: a copied folder and a zip archive have no metadata of their own."""
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])

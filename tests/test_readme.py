@@ -324,7 +324,7 @@ def test_the_folders_that_contributors_are_told_are_all_that_there_are() -> None
     there = {path.name for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
     table = text.partition("| folder | what it knows |")[2].partition("\n\n")[0]
     told = set(re.findall(r"\]\(\.\./oip_asgi/([^)/]+)\)", table))
-    assert there - told == {"__init__.py", "__main__.py", "_version.py"}
+    assert there - told == {"__init__.py", "__main__.py"}
 
 
 def test_who_decides_is_named_with_functions_and_files_that_there_are() -> None:

@@ -2,8 +2,8 @@
 beside that, and the headers that a browser needs. Knows no requests.
 
 The page's HTML is `static/page.html`, with the scripts and the style beside it; its paths are in
-`_http/pages.py`. Its own script asks the same paths as any client, relative to its own address, so it works
-with each prefix and proxy.
+`_http/exchange.py`. Its own script asks the same paths as any client, relative to its own address, so it
+works with each prefix and proxy.
 
 Specification: OpenAPI 3.1; a component's name has letters, digits, dots, hyphens and underscores only.
 """

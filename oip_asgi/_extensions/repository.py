@@ -22,8 +22,8 @@ from .._protocol.errors import Forbidden, InferenceError, InvalidRequest, NotFou
 from .._protocol.limits import MAX_QUESTION
 from .._protocol.schemas import ModelIndex, Parameters
 from .._protocol.specs import TensorSpec
-from .._serving.call_stack import find_callers
 from .._serving.engine import Engine
+from .._serving.user_code import find_callers
 from .common import GrpcMethod, GrpcMethods, Question, RestRoute, decode_question, read_parameters
 
 _FILE: Final = "file:"

@@ -26,8 +26,8 @@ from .._protocol.errors import InvalidRequest, NotFound, client_text, show
 from .._protocol.limits import MAX_QUESTION
 from .._serving.engine import Engine, is_model_ready, is_ready
 from .._serving.failures import as_client_error
+from .._serving.observing import record_unknown
 from .._serving.pipeline import infer
-from .._serving.record import record_unknown
 from .messages import GRPCFormat, Method, Reply, find_field
 from .wire import has_more_fields
 

@@ -25,13 +25,12 @@ from urllib.parse import quote
 
 import msgspec
 
-from .._http.browsers import refuse_foreign
-from .._http.messages import Head, Response
+from .._http.messages import Head, Response, refuse_foreign
 from .._models.model_options import NO_TIMEOUT
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InferenceError, InvalidRequest, TakenBy, show
 from .._protocol.request_body import Body, Coding, make_taken_error
-from .._serving.server_options import ServerOptions
+from .._serving.engine import ServerOptions
 from .messages import Reply
 from .methods import ACTIONS
 

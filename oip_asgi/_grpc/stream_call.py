@@ -42,7 +42,7 @@ from .._runtime.async_io import AsyncIO
 from .._runtime.runtime import Runtime, send_pieces
 from .._serving.engine import Engine
 from .._serving.failures import as_client_error
-from .._serving.record import record_unknown
+from .._serving.observing import record_unknown
 from .._serving.stream import stream
 from .messages import GRPCFormat, Method, Reply
 from .methods import reply_error

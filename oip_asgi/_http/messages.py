@@ -1,16 +1,16 @@
 """An HTTP request and its response as values: a path below a mount, a head, a body, and the wire format of
-REST. Knows no server, framework or routes.
+REST. And which pages of browsers may send a request. Knows no server, framework or routes.
 
 `read_length` reads the headers that count bytes: Content-Length and Inference-Header-Content-Length.
 
-Specification: Binary Tensor Data Extension.
+Specification: Binary Tensor Data Extension; Fetch Metadata; RFC 6454 for Origin.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, final
 from urllib.parse import quote, unquote
 
@@ -20,9 +20,9 @@ from .._io import IO
 from .._models.handler import Handler
 from .._protocol import schemas
 from .._protocol.array_requests import ArrayModel, ArrayRequest
-from .._protocol.context import Access, Action, ReceivedHeaders, ResponseHeaders, join_repeated
+from .._protocol.context import CHANGES, Access, Action, ReceivedHeaders, ResponseHeaders, join_repeated
 from .._protocol.datatypes import Array, Buffer
-from .._protocol.errors import InferenceError, InvalidRequest, NotFound, client_text, show
+from .._protocol.errors import Forbidden, InferenceError, InvalidRequest, NotFound, client_text, show
 from .._protocol.request_body import Body, read_coding
 from .._protocol.tensors import InferenceRequest, InferenceResponse, ReadRegion
 from .._rest import body as rest
@@ -277,6 +277,45 @@ def _decode_raw(body: Buffer, handler: Handler) -> InferenceRequest:
         )
     [spec] = specs
     return rest.decode_raw_request(body, spec.name, spec.datatype, tuple(spec.shape))
+
+
+# What browsers say about the page that sends a request
+
+_SAME_ORIGIN: Final = (b"same-origin", b"none")
+_SAME_SITE: Final = (*_SAME_ORIGIN, b"same-site")
+_WITHOUT_PREFLIGHT: Final = (b"no-cors", b"navigate")
+
+
+def refuse_foreign(
+    fields: Mapping[bytes, bytes], action: Action | None, trusted_origins: Collection[str]
+) -> None:
+    """Refuse a POST that a browser sends for a page of another site.
+
+    A form, an image or a link there sends requests with the cookies of the user, and no preflight stops them.
+    The host's CORS middleware decides what a script there may read.
+    """
+    origin, site = fields.get(b"origin"), fields.get(b"sec-fetch-site", b"none").lower()
+    if origin is not None and origin.decode("latin-1") in trusted_origins:
+        return
+    if action in CHANGES:
+        host = fields.get(b"host", b"").lower()
+        own = (None, b"http://" + host, b"https://" + host)
+        is_foreign = site not in _SAME_ORIGIN or (origin and origin.lower()) not in own
+    else:
+        is_foreign = (
+            action == "infer"
+            and site not in _SAME_SITE
+            and fields.get(b"sec-fetch-mode", b"").lower() in _WITHOUT_PREFLIGHT
+        )
+    if is_foreign:
+        page = "another site" if origin is None else show(origin.decode("latin-1"))
+        raise Forbidden(
+            f"a page of {page} sent this request: the server lets pages of its own origin and of "
+            "trusted_origins= do that"
+        )
+
+
+# Paths
 
 
 def prefix_of(path: str) -> str:

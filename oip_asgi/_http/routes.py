@@ -1,4 +1,5 @@
-"""How a path is looked up in a table of routes, and `Exchange`, which the handler of the route gets.
+"""How a path is looked up in a table of routes, and `Exchange`, which the handler of the route gets. And the
+paths that a host may leave open to everyone, while its own checks cover the others.
 
 Looking up knows no headers and no bodies. The table is in `exchange`, which also raises the 404 and 405 that
 are made here.
@@ -13,19 +14,20 @@ Specification: HTTP/REST API.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import quote, unquote
 
 import msgspec
 
+from .._docs.documents import FILES
 from .._extensions.common import REFUSED_PATHS, RestRoute
 from .._io import IO
 from .._models.model import Model
 from .._protocol.context import Action
 from .._protocol.datatypes import Buffer
-from .._protocol.errors import InferenceError, NotFound, show
+from .._protocol.errors import InferenceError, NotFound, list_names, show
 from .._protocol.limits import LOOP_BYTES
 from .._serving.engine import Engine
 from .messages import RestFormat
@@ -197,3 +199,31 @@ class Exchange(msgspec.Struct, eq=False):
             if len(body) <= LOOP_BYTES
             else await self.io.run(partial(decode, body), "conversion")
         )
+
+
+# The paths that a host may leave open
+
+_PATHS: Final = {
+    "health": r"health/(?:live|ready)|models/[\s\S]+/ready",
+    "docs": rf"docs(?:/(?:{'|'.join(map(re.escape, FILES))}))?|openapi\.json",
+}
+
+HEALTH_METHODS: Final = (
+    *(f"/inference.GRPCInferenceService/{method}" for method in ("ServerLive", "ServerReady", "ModelReady")),
+    *(f"/grpc.health.v1.Health/{method}" for method in ("Check", "Watch")),
+)
+"""What "health" is over gRPC."""
+
+
+def match_public(public: Sequence[str]) -> str:
+    """Make the regular expression, without groups, for the paths that these words name, below the mount and
+    its slash.
+
+    Raises:
+        ValueError: There is no such word.
+    """
+    words = list(public)
+    unknown = [public] if isinstance(public, str) else [word for word in words if word not in _PATHS]
+    if unknown:
+        raise ValueError(f"public= takes a list of the words {list_names(_PATHS)}, but this is {public!r}")
+    return rf"(?:{'|'.join(_PATHS[word] for word in words)})/?" if words else "(?!)"

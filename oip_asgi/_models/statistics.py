@@ -1,9 +1,9 @@
 """What one model has done, in numbers: requests by how they ended, and how long each stage took. Knows no
 requests and no documents.
 
-Each request leaves one record at its end: `_serving.record` says what a failed one counts for. Many records
-are summed at once. Executions, which may answer several requests, and the single responses of streams are
-counted apart. The numbers take bounded memory. Times are in seconds.
+Each request leaves one record at its end: `_serving.observing` says what a failed one counts for. Many
+records are summed at once. Executions, which may answer several requests, and the single responses of streams
+are counted apart. The numbers take bounded memory. Times are in seconds.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ class InferenceRequest(msgspec.Struct, eq=False):
     def __contains__(self, name: object) -> bool:
         return any(tensor.name == name for tensor in self.inputs)
 
-    if TYPE_CHECKING:  # `_conversions` gives it this method
+    if TYPE_CHECKING:  # `oip_asgi` gives it this method
 
         def to_http(self, *, binary: bool = False) -> tuple[dict[str, str], bytes]: ...
 
@@ -240,7 +240,7 @@ class InferenceResponse(msgspec.Struct, eq=False):
     def __contains__(self, name: object) -> bool:
         return any(tensor.name == name for tensor in self.outputs)
 
-    if TYPE_CHECKING:  # `_conversions` gives it these methods
+    if TYPE_CHECKING:  # `oip_asgi` gives it these methods
 
         @overload
         def as_(self, name: str, annotation: type[T]) -> T: ...

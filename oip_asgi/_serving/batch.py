@@ -22,9 +22,9 @@ from .._protocol.schemas import Parameters
 from .._protocol.tensors import Tensor
 from .batch_call import Execution, Member
 from .call import Call
-from .call_stack import current_calls, find_latest_turn
 from .decoding import Decoded
 from .failures import make_chain_error
+from .user_code import current_calls, find_latest_turn
 
 T = TypeVar("T")
 

@@ -28,11 +28,9 @@ from .._protocol.errors import InferenceError, ModelFault, copy_error, log_field
 from .._protocol.specs import write_spec
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor
 from .call import Call, Made, ModelRaised, Unmade, respond
-from .call_stack import CallStack, set_calls
 from .failures import find_hint
-from .held_loop import watch_steps
-from .host_errors import convert_host_error
-from .record import Tracer
+from .observing import Tracer
+from .user_code import CallStack, convert_host_error, set_calls, watch_steps
 
 T = TypeVar("T")
 

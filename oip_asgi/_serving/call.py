@@ -28,12 +28,10 @@ from .._protocol.errors import InferenceError, log_fields, log_raised, name_requ
 from .._protocol.limits import LOOP_BINARY, LOOP_TEXT
 from .._protocol.tensor_bytes import own_arrays
 from .._protocol.tensors import InferenceResponse, are_short, make_read_only, refuse_region
-from .call_stack import current_calls, leave_call, reset_calls, set_calls
 from .decoding import Decoded, Head, WireFormat, accept
 from .engine import Engine
-from .held_loop import watch_steps
-from .observing import Heard, begin_to_hear, copy_response
-from .record import Span, within
+from .observing import Heard, Span, begin_to_hear, copy_response, within
+from .user_code import current_calls, leave_call, reset_calls, set_calls, watch_steps
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -1,5 +1,5 @@
-"""One server: its models, its limits, its metadata, its start and stop; whether it and its models are ready,
-and what the log says of that. Knows no transport and no wire format.
+"""One server: its options, its models, its metadata, its start and stop; whether it and its models are
+ready, and what the log says of that. Knows no transport and no wire format.
 
 Asking whether models are ready begins to load those that are only registered. The caller waits for that, or
 gets the answer "not ready" at once.
@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, TypedDict
 
-from .._codecs.content_types import Codecs
-from .._extensions.shared_memory import Regions
+import msgspec
+
+from .._codecs.content_types import AnyCodec, Codecs
+from .._extensions.shared_memory import Regions, SharedMemory
 from .._io import IO, DeadlinePassed, Part
 from .._models.loader import call_hook
 from .._models.model import Model, Observer, Registry
@@ -27,10 +30,66 @@ from .._protocol import schemas
 from .._protocol.context import Access, Action, MakeAccess
 from .._protocol.errors import InferenceError, NotFound, error_text, escape, log_raised, logger
 from .._protocol.limits import SHORT_BODY
+from .._protocol.options import BOOLEAN, BYTES, CALLABLE, Check, check_options, instance_of, number, text
 from .._protocol.specs import LABELS, OTHER_DATATYPES, TensorSpec
-from .guard import Guard
-from .record import Tracer, record_unknown
-from .server_options import ServerOptions
+from .guard import Authorize, Guard
+from .observing import Tracer, record_unknown
+
+_ORIGIN: Final = re.compile("https?://[^/?#@\\s]+")
+_ORIGINS: Final = Check(
+    'a list of origins, each as browsers send it, such as ["https://console.example"]',
+    lambda value: (
+        isinstance(value, (list, tuple))
+        and all(isinstance(each, str) and _ORIGIN.fullmatch(each) for each in value)
+    ),
+)
+_ALIVE: Final = number(
+    "a positive number of seconds, or None for never", lambda value: 0 < value < float("inf")
+)
+_SECONDS: Final = number("a number of seconds, 0 or more", lambda value: value >= 0)
+
+
+class ServerKeywords(TypedDict, total=False):
+    """The keywords of `InferenceServer` for type checkers, as `ServerOptions` has them."""
+
+    max_body_bytes: int | None
+    max_json_bytes: int | None
+    debug: bool
+    codecs: Sequence[AnyCodec]
+    model_control: bool
+    docs: bool
+    authorize: Authorize | None
+    trusted_origins: Sequence[str]
+    shutdown_timeout: float
+    stream_keep_alive: float | None
+    server_timing: bool
+    shared_memory: SharedMemory | None
+
+
+class ServerOptions(msgspec.Struct, frozen=True, eq=False):
+    """The options of `InferenceServer`. Raises TypeError or ValueError, with what to write, if one cannot
+    be."""
+
+    name: Annotated[str, text('name="models"')] = "oip_asgi"
+    version: Annotated[str | None, text('version="1.0.0"')] = None
+    max_body_bytes: Annotated[int | None, BYTES] = 134_217_728
+    max_json_bytes: Annotated[int | None, BYTES] = 33_554_432
+    debug: Annotated[bool, BOOLEAN] = False
+    codecs: Sequence[AnyCodec] = ()
+    model_control: Annotated[bool, BOOLEAN] = False
+    docs: Annotated[bool, BOOLEAN] = True
+    authorize: Annotated[Authorize | None, CALLABLE] = None
+    trusted_origins: Annotated[Sequence[str], _ORIGINS] = ()
+    shutdown_timeout: Annotated[float, _SECONDS] = 10.0
+    stream_keep_alive: Annotated[float | None, _ALIVE] = 15.0
+    server_timing: Annotated[bool, BOOLEAN] = False
+    shared_memory: Annotated[SharedMemory | None, instance_of(SharedMemory, "SharedMemory(allow=[...])")] = (
+        None
+    )
+
+    def __post_init__(self) -> None:
+        check_options(self, "")
+
 
 _EXTENSIONS: Final = (
     "binary_tensor_data",
@@ -103,7 +162,7 @@ class Engine:
         self.security: Security | None = None
         """What `OIPApp.install` knows of the host's authentication, for the OpenAPI document."""
         self.document: tuple[list[object], bytes] | None = None
-        """The last OpenAPI document, which `_http.pages` keeps here, and what it was made from."""
+        """The last OpenAPI document, which `_http.exchange` keeps here, and what it was made from."""
         self.lock = threading.Lock()
         self.blocker: Model | None = None
         """The model that keeps the server from being ready, as the log says. It is written within the
@@ -265,6 +324,8 @@ def _describe_tensors(specs: Sequence[TensorSpec]) -> list[schemas.MetadataTenso
             document.parameters = {**spec.parameters, **others, **labels, **spec.bounds}
     return described
 
+
+# Whether the server and its models are ready
 
 _PAUSED: Final = ("unloading", "unloaded")
 """States of models that were unloaded on purpose."""

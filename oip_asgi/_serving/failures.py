@@ -38,9 +38,8 @@ from .._protocol.errors import (
 )
 from .._protocol.specs import write_spec
 from .call import Call, ModelRaised
-from .call_stack import MOST_SECONDS, find_callers
-from .host_errors import convert_host_error, is_sync_only
-from .record import within
+from .observing import within
+from .user_code import MOST_SECONDS, convert_host_error, find_callers, is_sync_only
 
 _OF_ANOTHER_TYPE: Final = (AttributeError, LookupError, ModelFault, TypeError, ValueError)
 """What a model raises if it gets an argument of a type that it was not written for. `ModelFault` says that

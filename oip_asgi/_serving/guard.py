@@ -31,8 +31,8 @@ from .._protocol.errors import (
     logger,
     show,
 )
-from .host_errors import convert_host_error, is_sync_only
-from .record import outcome_of
+from .observing import outcome_of
+from .user_code import convert_host_error, is_sync_only
 
 Authorize: TypeAlias = Callable[[Access], bool | Awaitable[bool]]
 

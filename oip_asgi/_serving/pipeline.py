@@ -23,12 +23,11 @@ from .._protocol.errors import IS_A_STREAM, InvalidRequest, NotFound
 from .._protocol.tensors import REGION
 from .batch import answer_in_batch, wait_within_calls
 from .call import Call, may_decode_long, may_encode_here
-from .call_stack import current_calls, find_callers
 from .decoding import WireFormat
 from .engine import Engine
 from .failures import FAILURES, as_error, make_busy_error, make_stopping_error
-from .held_loop import HELD_SECONDS, note_long
 from .observing import end_request, hear_refusal
+from .user_code import HELD_SECONDS, current_calls, find_callers, note_long
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)

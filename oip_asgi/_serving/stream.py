@@ -33,12 +33,12 @@ from .._protocol.errors import (
 from .._protocol.tensors import InferenceResponse
 from .batch import wait_within_calls
 from .call import Call, Unmade, call_model, call_model_async, respond
-from .call_stack import enter_call
 from .decoding import WireFormat
 from .engine import Engine
 from .failures import FAILURES, as_client_error, as_error
+from .observing import within
 from .pipeline import end_call, fail_call, infer, let_in, wait_for_turn
-from .record import within
+from .user_code import enter_call
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ twice only if the server closed the connection before it read the first one, and
 """
 
 from ._clients import AsyncClient, Client
-from ._declarations import read_specs
+from ._questions import read_specs
 from ._remote import remote
 from ._senders import ConnectionFailed
 

@@ -11,8 +11,19 @@ from typing import Any, Final
 from .._hosts.frameworks import make_import_error
 from .._protocol.datatypes import Buffer
 from .._rest.client import combine_headers
-from ._questions import LONG, HTTPRequest, cut_pieces, to_limit
-from ._senders import IDLE_SECONDS, Address, ByLoop, is_kept, is_readable, make_failure, make_head
+from ._questions import HTTPRequest
+from ._senders import (
+    IDLE_SECONDS,
+    LONG,
+    Address,
+    ByLoop,
+    cut_pieces,
+    is_kept,
+    is_readable,
+    make_failure,
+    make_head,
+    to_limit,
+)
 
 try:
     import aiohttp

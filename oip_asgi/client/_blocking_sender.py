@@ -24,8 +24,18 @@ from typing import Any, Final, cast
 
 from .._protocol.errors import show
 from .._rest.client import LENGTH, combine_headers
-from ._questions import LONG, Headers, HTTPRequest, cut_pieces, to_limit
-from ._senders import IDLE_SECONDS, Address, is_kept, is_readable, make_failure, make_head
+from ._questions import Headers, HTTPRequest
+from ._senders import (
+    IDLE_SECONDS,
+    LONG,
+    Address,
+    cut_pieces,
+    is_kept,
+    is_readable,
+    make_failure,
+    make_head,
+    to_limit,
+)
 
 _PIECE: Final = 4 * LONG
 

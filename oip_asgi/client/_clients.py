@@ -13,9 +13,8 @@ from .._protocol.schemas import RequestOutput
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceResponse, Tensor
 from . import _questions as questions
-from ._declarations import read_specs
 from ._http import make_link
-from ._questions import MAX_BODY_BYTES, Inference, Options
+from ._questions import MAX_BODY_BYTES, Inference, Options, read_specs
 from ._senders import iterate_at_once
 
 if TYPE_CHECKING:

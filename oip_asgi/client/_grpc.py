@@ -15,17 +15,8 @@ from .._protocol.datatypes import Buffer
 from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, find_status, show
 from .._protocol.tensor_bytes import view_bytes
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, refuse_region
-from ._questions import (
-    SECONDS,
-    Inference,
-    Question,
-    check_size,
-    check_timeout,
-    make_writable,
-    suggest_stream,
-    to_limit,
-)
-from ._senders import ByLoop, ConnectionFailed, iterate, make_failure, wait_for
+from ._questions import SECONDS, Inference, Question, check_timeout, make_writable, suggest_stream
+from ._senders import ByLoop, ConnectionFailed, check_size, iterate, make_failure, to_limit, wait_for
 
 try:
     import grpc

@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
-from .._protocol.errors import ErrorResponse, show
+from .._protocol.datatypes import Buffer
+from .._protocol.errors import ErrorResponse, InvalidResponse, show
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.tensors import InferenceResponse
-from .._rest.client import combine_headers, read_document, read_response
+from .._rest.body import FEW
+from .._rest.client import LENGTH, LENGTH_NAME, combine_headers, read_document, read_response
 from . import _questions as questions
 from ._questions import (
-    LONG,
     MAX_BODY_BYTES,
     SECONDS,
     Headers,
@@ -26,11 +27,20 @@ from ._questions import (
     Inference,
     Question,
     check_timeout,
-    cut_pieces,
     is_sendable,
-    to_limit,
 )
-from ._senders import Head, Sender, iterate, make_failure, read_url, wait_for
+from ._senders import (
+    LONG,
+    Head,
+    Sender,
+    check_size,
+    cut_pieces,
+    iterate,
+    make_failure,
+    read_url,
+    to_limit,
+    wait_for,
+)
 
 if TYPE_CHECKING:
     from ._grpc import GRPCLink
@@ -38,7 +48,54 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
+_ALIGNED: Final = 16
+"""A multiple of every element's size. The binary data of a body begin at such a place, so that its arrays
+need no copy."""
+
 _NAME: Final = re.compile("[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+def make_link(
+    url: str,
+    headers: Mapping[str, str] | None,
+    timeout: float | None,
+    *,
+    http: Any = None,
+    ssl: SSLContext | None = None,
+    max_body_bytes: int | None = MAX_BODY_BYTES,
+    blocks: bool = False,
+    **options: Any,
+) -> HTTPLink | GRPCLink:
+    """What asks the server of a URL. HTTP alone has `options`: those of its sender."""
+    if headers is not None and not isinstance(headers, Mapping):
+        raise TypeError(
+            f"headers= is {show(headers)}: expected a mapping, such as {{'Authorization': 'Bearer ...'}}"
+        )
+    for name, value in (headers or {}).items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise TypeError(f"the header {name!r} is {show(value)}: expected a string")
+        if not _NAME.fullmatch(name) or not is_sendable(value):
+            raise ValueError(
+                f"the header {show(name)} is {show(value)}: expected a name of HTTP, and printable ASCII"
+            )
+    if ssl is not None and (http is not None or not url.startswith("https://")):
+        raise ValueError(f"ssl= is for an https:// url and without http=: the url is {show(url)}")
+    if not url.startswith(("grpc://", "grpcs://")):
+        return HTTPLink(
+            url,
+            headers,
+            timeout,
+            http,
+            blocks=blocks,
+            context=ssl,
+            max_body_bytes=max_body_bytes,
+            **options,
+        )
+    if http is not None:
+        raise ValueError(f"http= is for a url of HTTP: the url is {show(url)}")
+    from ._grpc import GRPCLink  # needs another extra
+
+    return GRPCLink(url, headers, timeout, blocks=blocks)
 
 
 class HTTPLink:
@@ -96,7 +153,7 @@ class HTTPLink:
     async def exchange(self, request: HTTPRequest, timeout: float | None, limit: int | None) -> HTTPAnswer:
         async with self.send(request, timeout) as pieces:
             status, headers = cast(Head, await anext(pieces))
-            collector = questions.Collector(headers, limit)
+            collector = _Collector(headers, limit)
             async for piece in pieces:
                 collector.add(piece)
         return HTTPAnswer(status, headers, collector.finish())
@@ -151,15 +208,79 @@ class HTTPLink:
             has_events = status == 200 and headers.get("content-type", "").lower().startswith(
                 "text/event-stream"
             )
-            events = questions.Events(limit) if has_events else questions.Collector(headers, limit)
+            events = _Events(limit) if has_events else _Collector(headers, limit)
             async for piece in pieces:
                 for event in events.add(piece) or ():
                     yield await self.compute(len(event) <= LOOP_BYTES, read_response, {}, event, None)
-        if isinstance(events, questions.Events):
+        if isinstance(events, _Events):
             events.finish()
         else:
             answer = HTTPAnswer(status, headers, events.finish())
             yield await self._read(request, answer, questions.read_inference, inference, answer)
+
+
+# The bodies of answers, as they arrive
+
+
+class _Collector:
+    """Puts the pieces of a body together, as they arrive: what a server says of its length takes no memory.
+
+    Raises InvalidResponse if it has, or says that it has, more bytes than `limit`.
+    """
+
+    def __init__(self, headers: Mapping[str, str], limit: int | None) -> None:
+        length, head = headers.get("content-length", ""), headers.get(LENGTH_NAME, "")
+        check_size(int(length) if LENGTH.fullmatch(length) else 0, limit, "response")
+        self._limit = limit
+        self._size = 0
+        self._padding = -int(head) % _ALIGNED if LENGTH.fullmatch(head) else 0
+        self._body = bytearray(self._padding)
+
+    def add(self, piece: bytes) -> None:
+        self._size += len(piece)
+        check_size(self._size, self._limit, "response")
+        self._body += piece
+
+    def finish(self) -> Buffer:
+        """The body: a short one as `bytes`; a long one so that arrays are views of it, which can be written
+        to."""
+        view = memoryview(self._body)[self._padding :]
+        return bytes(view) if self._size <= FEW else view
+
+
+class _Events:
+    """Server-sent events, as they arrive in pieces: what each holds. Their lines end with LF or CRLF. Raises
+    InvalidResponse if one has more bytes than `limit`."""
+
+    def __init__(self, limit: int | None) -> None:
+        self._limit = limit
+        self._rest: list[bytes] = []  # the line that has not ended, in pieces
+        self._data: list[bytes] = []
+        self._rest_size = self._data_size = 0
+
+    def add(self, piece: bytes) -> Iterator[bytes]:
+        self._rest.append(piece)
+        self._rest_size += len(piece)
+        if b"\n" in piece:
+            *lines, rest = b"".join(self._rest).split(b"\n")
+            self._rest, self._rest_size = [rest], len(rest)
+            for line in lines:
+                if line.startswith(b"data:"):
+                    self._data.append(line[5:].removeprefix(b" ").removesuffix(b"\r"))
+                    self._data_size += len(line)
+                elif line in (b"", b"\r") and self._data:
+                    yield b"\n".join(self._data)
+                    self._data, self._data_size = [], 0
+        check_size(self._rest_size + self._data_size, self._limit, "event of the stream")
+
+    def finish(self) -> None:
+        """Raise InvalidResponse if the stream has ended within an event."""
+        rest = b"".join(self._rest)
+        if self._data or (rest and b"data:".startswith(rest[:5])):
+            raise InvalidResponse("the stream ends within an event")
+
+
+# Requests by a client that the caller gives
 
 
 class _GivenSender:
@@ -205,46 +326,3 @@ class _GivenSender:
                 await wait_for(response.close() if self._blocks else response.aclose())
 
     async def close(self) -> None: ...
-
-
-def make_link(
-    url: str,
-    headers: Mapping[str, str] | None,
-    timeout: float | None,
-    *,
-    http: Any = None,
-    ssl: SSLContext | None = None,
-    max_body_bytes: int | None = MAX_BODY_BYTES,
-    blocks: bool = False,
-    **options: Any,
-) -> HTTPLink | GRPCLink:
-    """What asks the server of a URL. HTTP alone has `options`: those of its sender."""
-    if headers is not None and not isinstance(headers, Mapping):
-        raise TypeError(
-            f"headers= is {show(headers)}: expected a mapping, such as {{'Authorization': 'Bearer ...'}}"
-        )
-    for name, value in (headers or {}).items():
-        if not isinstance(name, str) or not isinstance(value, str):
-            raise TypeError(f"the header {name!r} is {show(value)}: expected a string")
-        if not _NAME.fullmatch(name) or not is_sendable(value):
-            raise ValueError(
-                f"the header {show(name)} is {show(value)}: expected a name of HTTP, and printable ASCII"
-            )
-    if ssl is not None and (http is not None or not url.startswith("https://")):
-        raise ValueError(f"ssl= is for an https:// url and without http=: the url is {show(url)}")
-    if not url.startswith(("grpc://", "grpcs://")):
-        return HTTPLink(
-            url,
-            headers,
-            timeout,
-            http,
-            blocks=blocks,
-            context=ssl,
-            max_body_bytes=max_body_bytes,
-            **options,
-        )
-    if http is not None:
-        raise ValueError(f"http= is for a url of HTTP: the url is {show(url)}")
-    from ._grpc import GRPCLink  # needs another extra
-
-    return GRPCLink(url, headers, timeout, blocks=blocks)

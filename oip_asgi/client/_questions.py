@@ -1,18 +1,20 @@
-"""Questions to a server, and its answers, as values: what each asks over HTTP and gRPC, and what reads the
-answer. Does no I/O.
+"""Questions to a server, and its answers, as values: what each asks over HTTP and gRPC, what reads the
+answer, and what a model's metadata declares. Does no I/O.
 
 Specification: HTTP/REST; the extensions of the model repository, statistics and configuration.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Generic, Literal, TypeAlias, TypedDict, TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
+from .._codecs.column_dtypes import CATEGORIES, DTYPE, is_dtype
 from .._codecs.content_types import default_codecs
 from .._codecs.values import to_inputs
 from .._models.model import path_of
@@ -20,7 +22,7 @@ from .._protocol.datatypes import Buffer
 from .._protocol.errors import IS_A_STREAM, ErrorResponse, InvalidRequest, InvalidResponse, show
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.schemas import Parameters, RequestOutput
-from .._protocol.specs import TensorSpec
+from .._protocol.specs import LABELS, OpenSpec, TensorSpec
 from .._protocol.tensors import (
     REGION,
     InferenceRequest,
@@ -29,7 +31,7 @@ from .._protocol.tensors import (
     are_short,
     to_plain_parameters,
 )
-from .._rest.body import FEW, HEADER_LENGTH, encode_request
+from .._rest.body import HEADER_LENGTH, encode_request
 from .._rest.client import LENGTH, LENGTH_NAME, read_response
 
 T = TypeVar("T")
@@ -41,13 +43,6 @@ SECONDS: Final = 60.0
 
 MAX_BODY_BYTES: Final = 2**30
 """The largest answer that is read, if the caller does not say."""
-
-LONG: Final = 2**16
-"""From so many bytes on, a body is sent in pieces of four times as many."""
-
-_ALIGNED: Final = 16
-"""A multiple of every element's size. The binary data of a body begin at such a place, so that its arrays
-need no copy."""
 
 NOT_READY: Final = (400, 404, 503)
 """What servers answer a probe of a model that is not ready, or that they do not know."""
@@ -73,15 +68,6 @@ def check_timeout(timeout: float | None) -> float | None:
             f"the timeout is {show(timeout)}: expected seconds above 0, or math.inf for no limit"
         )
     return timeout
-
-
-_MOST_SECONDS: Final = 2**31 / 1000
-"""Sockets count milliseconds in 32 bits: a longer limit, of 24 days, is none."""
-
-
-def to_limit(seconds: float | None) -> float | None:
-    """A limit of time as sockets take it: None is none."""
-    return None if seconds is None or seconds >= _MOST_SECONDS else seconds
 
 
 class HTTPRequest(msgspec.Struct, frozen=True, eq=False):
@@ -174,7 +160,7 @@ def ask_of(model: str | None, version: str | int | None, question: Question[T]) 
     values = {"name": model, "version": None if version is None else str(version)}
     fields = {name: value for name, value in values.items() if value is not None}
     path = "/models" if model is None else path_of(model, version)
-    return replace(question, path=path + question.path, fields=fields)
+    return msgspec.structs.replace(question, path=path + question.path, fields=fields)
 
 
 def ask_change(
@@ -332,77 +318,71 @@ def is_read_quickly(answer: HTTPAnswer) -> bool:
     return b"BYTES" not in text and b"\\" not in text
 
 
-# Bodies
+# What a model declares: the lists that a client sends become that, as on the server itself
 
 
-def cut_pieces(body: Iterable[Buffer]) -> Iterator[memoryview]:
-    """A body in pieces: sockets take a part of a long one, and each piece has a limit of time."""
-    for part in body:
-        view = memoryview(part)
-        for start in range(0, len(view), 4 * LONG):
-            yield view[start : start + 4 * LONG]
+def read_specs(metadata: Mapping[str, Any], what: str) -> list[TensorSpec]:
+    """Read what a model declares, as a `Client` does before it sends lists.
 
+    Args:
+        metadata: What `Client.model_metadata` returns.
+        what: "inputs" or "outputs".
 
-def check_size(size: int, limit: int | None, what: str) -> None:
-    if limit is not None and size > limit:
-        raise InvalidResponse(
-            f"the {what} is larger than {limit} bytes, the most that is read of it (max_body_bytes)"
-        )
+    Returns:
+        One for each that is declared, in the model's order; none if it declares nothing.
 
+    Raises:
+        InvalidResponse: The metadata is not as the protocol has it, or has an unknown datatype.
 
-class Collector:
-    """Puts the pieces of a body together, as they arrive: what a server says of its length takes no memory.
-
-    Raises InvalidResponse if it has, or says that it has, more bytes than `limit`.
+    Example:
+        >>> [spec] = read_specs({"inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}]}, "inputs")
+        >>> spec.name, spec.shape, spec.may_miss
+        ('x', (-1, 4), False)
     """
-
-    def __init__(self, headers: Mapping[str, str], limit: int | None) -> None:
-        length, head = headers.get("content-length", ""), headers.get(LENGTH_NAME, "")
-        check_size(int(length) if LENGTH.fullmatch(length) else 0, limit, "response")
-        self._limit = limit
-        self._size = 0
-        self._padding = -int(head) % _ALIGNED if LENGTH.fullmatch(head) else 0
-        self._body = bytearray(self._padding)
-
-    def add(self, piece: bytes) -> None:
-        self._size += len(piece)
-        check_size(self._size, self._limit, "response")
-        self._body += piece
-
-    def finish(self) -> Buffer:
-        """The body: a short one as `bytes`; a long one so that arrays are views of it, which can be written
-        to."""
-        view = memoryview(self._body)[self._padding :]
-        return bytes(view) if self._size <= FEW else view
+    return [_read_spec(each, what) for each in get_list(metadata, what)]
 
 
-class Events:
-    """Server-sent events, as they arrive in pieces: what each holds. Their lines end with LF or CRLF. Raises
-    InvalidResponse if one has more bytes than `limit`."""
+def _read_spec(declared: Any, what: str) -> TensorSpec:
+    try:
+        shape, parameters = [int(size) for size in declared["shape"]], declared.get("parameters") or {}
+        spec = OpenSpec(
+            declared["name"],
+            declared["datatype"],
+            shape,
+            **_find_column(parameters, declared["datatype"]),
+            **OpenSpec.find_fields(shape, parameters),
+        )
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise InvalidResponse(
+            f"the metadata of the model has {show(declared)} among its {what}: {error}"
+        ) from None
+    return _add_labels(spec, parameters) if what == "outputs" else spec
 
-    def __init__(self, limit: int | None) -> None:
-        self._limit = limit
-        self._rest: list[bytes] = []  # the line that has not ended, in pieces
-        self._data: list[bytes] = []
-        self._rest_size = self._data_size = 0
 
-    def add(self, piece: bytes) -> Iterator[bytes]:
-        self._rest.append(piece)
-        self._rest_size += len(piece)
-        if b"\n" in piece:
-            *lines, rest = b"".join(self._rest).split(b"\n")
-            self._rest, self._rest_size = [rest], len(rest)
-            for line in lines:
-                if line.startswith(b"data:"):
-                    self._data.append(line[5:].removeprefix(b" ").removesuffix(b"\r"))
-                    self._data_size += len(line)
-                elif line in (b"", b"\r") and self._data:
-                    yield b"\n".join(self._data)
-                    self._data, self._data_size = [], 0
-        check_size(self._rest_size + self._data_size, self._limit, "event of the stream")
+def _find_column(parameters: Mapping[str, Any], datatype: str) -> dict[str, Any]:
+    """What the parameters of a declared tensor say of a data frame's column, if this server has such a
+    content type and dtype."""
+    content_type, dtype, categories = map(parameters.get, ("content_type", DTYPE, CATEGORIES))
+    codec = default_codecs().inputs.get(content_type) if isinstance(content_type, str) else None
+    return {
+        "content_type": content_type if codec is not None and codec.datatype in (None, datatype) else None,
+        **(
+            {DTYPE: dtype, CATEGORIES: categories}
+            if is_dtype(dtype) and (dtype == "category") is isinstance(categories, str)
+            else {}
+        ),
+    }
 
-    def finish(self) -> None:
-        """Raise InvalidResponse if the stream has ended within an event."""
-        rest = b"".join(self._rest)
-        if self._data or (rest and b"data:".startswith(rest[:5])):
-            raise InvalidResponse("the stream ends within an event")
+
+def _add_labels(spec: TensorSpec, parameters: Mapping[str, Any]) -> TensorSpec:
+    """The output with the labels that its parameters have. Another server may mean something else by them:
+    what cannot be those of this output is left out."""
+    try:
+        return dataclasses.replace(spec, labels=json.loads(parameters[LABELS]))
+    except (KeyError, RecursionError, TypeError, ValueError):
+        return spec
+
+
+def get_list(document: Mapping[str, Any], name: str) -> list[Any]:
+    """A list of a document; an empty one if there is something else."""
+    return value if isinstance(value := document.get(name), list) else []

@@ -37,8 +37,7 @@ from .._protocol.tensors import (
 )
 from . import _questions as questions
 from ._addresses import ERRORS, Address, describe, is_unsent, refuse
-from ._declarations import get_list, read_specs
-from ._questions import Inference
+from ._questions import Inference, get_list, read_specs
 from ._senders import ConnectionFailed
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
-"""What the senders share: addresses, limits of time, what goes wrong. And how one code asks on event loops
-and without one: a coroutine calls libraries that await, or that block. With these it never waits, so it needs
-no event loop.
+"""What the senders share: addresses, limits of time and size, what goes wrong. And how one code asks on event
+loops and without one: a coroutine calls libraries that await, or that block. With these it never waits, so it
+needs no event loop.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import (
     Callable,
     Generator,
     Iterable,
+    Iterator,
     Mapping,
 )
 from inspect import isawaitable
@@ -24,8 +25,9 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import quote, unquote
 
 from .._io import finish
+from .._protocol.datatypes import Buffer
 from .._protocol.errors import InvalidResponse, show
-from ._questions import LONG, HTTPRequest
+from ._questions import HTTPRequest
 
 T = TypeVar("T")
 
@@ -41,6 +43,12 @@ _PORTS: Final = {"http": 80, "https": 443}
 IDLE_SECONDS: Final = 1.5
 """How long a connection is kept for the next request. Servers close idle ones after 2 seconds, which is
 gunicorn's default, or later."""
+
+LONG: Final = 2**16
+"""From so many bytes on, a body is sent in pieces of four times as many."""
+
+_MOST_SECONDS: Final = 2**31 / 1000
+"""Sockets count milliseconds in 32 bits: a longer limit, of 24 days, is none."""
 
 _FAILED: Final = 500
 """After this answer MLServer and KServe close the connection, and do not say so: the next request on it would
@@ -155,6 +163,26 @@ def read_url(url: str) -> Address:
         prefix,
         unquote(socket[1]) if socket else None,
     )
+
+
+def to_limit(seconds: float | None) -> float | None:
+    """A limit of time as sockets take it: None is none."""
+    return None if seconds is None or seconds >= _MOST_SECONDS else seconds
+
+
+def cut_pieces(body: Iterable[Buffer]) -> Iterator[memoryview]:
+    """A body in pieces: sockets take a part of a long one, and each piece has a limit of time."""
+    for part in body:
+        view = memoryview(part)
+        for start in range(0, len(view), 4 * LONG):
+            yield view[start : start + 4 * LONG]
+
+
+def check_size(size: int, limit: int | None, what: str) -> None:
+    if limit is not None and size > limit:
+        raise InvalidResponse(
+            f"the {what} is larger than {limit} bytes, the most that is read of it (max_body_bytes)"
+        )
 
 
 # Event loops

@@ -14,7 +14,7 @@ def of_triton() -> Iterator[Hostile]:
     yield Hostile("100,000 chunks of one byte", (head("one", "Transfer-Encoding: chunked"), *chunks), read_only=read_only)
     for name in ("..%2F..%2F..%2Fetc%2Fhostname", "..%5C..%5Cetc", "%2Fetc%2Fhostname", "one%2F..%2Fraises"):
         yield Hostile(f"a model's name that is a path, {name}", post(name, GOOD), (404,))
-    for path in ("docs/..%2F..%2F_version.py", "docs/..%5Cpage.py", "docs/%2Fetc%2Fhostname"):
+    for path in ("docs/..%2F..%2Fserver.py", "docs/..%5Cpage.py", "docs/%2Fetc%2Fhostname"):
         request = f"GET /v2/{path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
         yield Hostile(f"a file that is not the page's, {path}", (request,), (404,))
     region = json.dumps({"key": "/triton_python_backend_shm_region_1", "offset": 0, "byte_size": 8}).encode()

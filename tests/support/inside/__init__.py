@@ -22,7 +22,7 @@ from tests.support.inside.models import Limiter, Numbers, ResponseOutcome, Slot,
 from tests.support.inside.rest import json_data, json_text
 from tests.support.inside.rest import rest_body as rest
 from tests.support.inside.runtime import BackgroundLoop, BlockingIO, Fed, runtime_module, yield_interpreter
-from tests.support.inside.serving import call_stack, failures
+from tests.support.inside.serving import failures, user_code
 from tests.support.inside.values import Buffer
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -136,7 +136,7 @@ def cache_of(server: InferenceServer, name: str) -> Cache | None:
 
 def wait_for_turns(patch: pytest.MonkeyPatch, seconds: float) -> None:
     """Let calls within calls that have no deadline wait for a slot as long as this."""
-    for module in (call_stack, failures):
+    for module in (user_code, failures):
         patch.setattr(module, "MOST_SECONDS", seconds)
 
 

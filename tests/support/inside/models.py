@@ -5,4 +5,4 @@ from oip_asgi._models.lifecycle import TRANSITIONS, Event, State
 from oip_asgi._models.limiter import SLOT_TRANSITIONS, Batches, Limiter, Slot, SlotEvent, SlotState, Uses
 from oip_asgi._models.model_options import CONCURRENCY, ModelKeywords, ModelOptions
 from oip_asgi._models.statistics import Numbers, ResponseOutcome, Statistics
-from oip_asgi._serving.server_options import ServerKeywords, ServerOptions
+from oip_asgi._serving.engine import ServerKeywords, ServerOptions

@@ -1,3 +1,3 @@
 """One request through one model."""
 
-from oip_asgi._serving import call_stack, failures, stream
+from oip_asgi._serving import failures, stream, user_code
