@@ -33,7 +33,8 @@ _EXPECTED: Final = {True: _OF_JSON, False: {**_OF_JSON, "b": "True, False, 0 or 
 _MISSING: Final = {
     True: {
         **{
-            kind: f'; a model that takes a column gets missing {elements} as JSON texts: datatype "BYTES", '
+            kind: f"; a model that takes a column gets missing {elements} as null in generate, and in infer "
+            'as JSON texts: datatype "BYTES", '
             f'parameters {{"content_type": "pd_json", "pd_dtype": "THIS_DTYPE"}}, data ["null", "{example}"]'
             for kind, elements, example in (
                 ("b", "booleans", "true"),
@@ -42,8 +43,9 @@ _MISSING: Final = {
             )
         },
         "O": (
-            '; a model that takes a column gets missing strings as JSON texts: parameters {"content_type": '
-            '"pd_json"}, data ["null", "\\"Bonn\\""]; and a missing date is "NaT"'
+            "; a model that takes a column gets missing strings as null in generate, and in infer as JSON "
+            'texts: parameters {"content_type": "pd_json"}, data ["null", "\\"Bonn\\""]; and a missing date is '
+            '"NaT"'
         ),
     },
     False: {

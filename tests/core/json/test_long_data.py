@@ -293,16 +293,17 @@ def test_numbers_that_are_slow_to_read(literal: str) -> None:
 
 
 MISSING_STRINGS = (
-    'a model that takes a column gets missing strings as JSON texts: parameters {"content_type": "pd_json"}, data ["null", "\\"Bonn\\""]; '
+    "a model that takes a column gets missing strings as null in generate, and in infer as JSON texts: "
+    'parameters {"content_type": "pd_json"}, data ["null", "\\"Bonn\\""]; '
     'and a missing date is "NaT"'
 )
 MISSING_BOOLEANS = (
-    "a model that takes a column gets missing booleans as JSON texts: "
+    "a model that takes a column gets missing booleans as null in generate, and in infer as JSON texts: "
     'datatype "BYTES", parameters {"content_type": "pd_json", "pd_dtype": "boolean"}, '
     'data ["null", "true"]'
 )
 MISSING_INTEGERS = (
-    "a model that takes a column gets missing integers as JSON texts: "
+    "a model that takes a column gets missing integers as null in generate, and in infer as JSON texts: "
     'datatype "BYTES", parameters {"content_type": "pd_json", "pd_dtype": "UInt8"}, '
     'data ["null", "7"]'
 )
