@@ -44,8 +44,8 @@ _MISSING: Final = {
         },
         "O": (
             "; a model that takes a column gets missing strings as null in generate, and in infer as JSON "
-            'texts: parameters {"content_type": "pd_json"}, data ["null", "\\"Bonn\\""]; and a missing date is '
-            '"NaT"'
+            'texts: parameters {"content_type": "pd_json"}, data ["null", "\\"Bonn\\""]; and a missing date '
+            'is "NaT"'
         ),
     },
     False: {
