@@ -135,7 +135,7 @@ BUDGETS: Final = {
     "_json": 572,
     "_codecs": 1977,
     "_rest": 442,
-    "_models": 2437,
+    "_models": 2436,
     "_serving": 1897,
     "_runtime": 1158,
     "_extensions": 762,

@@ -38,7 +38,7 @@ encode_json: Final = msgspec.json.Encoder().encode
 
 
 @final
-class Response(msgspec.Struct, frozen=True):
+class Response(msgspec.Struct, frozen=True, gc=False):  # in no reference cycle
     """A response: its parts are sent one after the other, `size` bytes in all. `Content-Length` is among the
     headers."""
 

@@ -83,7 +83,6 @@ class Timings(msgspec.Struct, eq=False, gc=False):  # in no reference cycle
     record says."""
 
     since: float  # its body was there, or it was refused before that
-    # the last moment first, as they are read: a thread that still runs may reach another stage meanwhile
     answered: float = 0.0  # the response was encoded
     returned: float = 0.0  # the function had returned
     called: float = 0.0  # the function was called
@@ -95,8 +94,6 @@ class Timings(msgspec.Struct, eq=False, gc=False):  # in no reference cycle
     rows: int = -1  # how many rows it has of a batch; -1 for a call of its own
     id: str | None = None  # None if it has none, or is not decoded
 
-
-_NUMBERS: Final = len(Timings.__struct_fields__) - 1
 
 Record: TypeAlias = tuple[float, ...]
 """A request that has ended, as it is kept: the code of its outcome, when it ended, and the numbers of its
@@ -326,8 +323,21 @@ class Statistics:
 
     def record(self, outcome: Outcome, request: Timings, ended: float) -> None:
         """Count a request that has ended."""
-        numbers = msgspec.structs.astuple(request)[:_NUMBERS]
-        self._keep(self._ended, (_CODES[outcome], ended, *numbers))
+        record = (
+            _CODES[outcome],
+            ended,
+            request.since,
+            # the last moment first: a thread that still runs may reach another stage meanwhile
+            request.answered,
+            request.returned,
+            request.called,
+            request.started,
+            request.entered,
+            request.lookup,
+            request.is_hit,
+            request.rows,
+        )
+        self._keep(self._ended, record)
 
     def record_response(
         self, index: int, outcome: ResponseOutcome, compute_infer: float, compute_output: float, since: float

@@ -72,7 +72,7 @@ class RequestOutput(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=Tr
     parameters: RequestParameters | None = None
 
 
-class InferenceRequest(msgspec.Struct, forbid_unknown_fields=True):
+class InferenceRequest(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """`$inference_request`, with the fields of the specification and those that KServe's client adds: the
     model's name and version."""
 
@@ -111,7 +111,7 @@ class RequestParts(msgspec.Struct):
     outputs: list[OutputParts] | None = None
 
 
-class SentTensor(msgspec.Struct, omit_defaults=True):
+class SentTensor(msgspec.Struct, omit_defaults=True, gc=False):
     """`$response_output`, or `$request_input` as a client writes it."""
 
     name: str
@@ -121,7 +121,7 @@ class SentTensor(msgspec.Struct, omit_defaults=True):
     data: list[Any] | Raw | UnsetType = UNSET
 
 
-class InferenceResponse(msgspec.Struct, omit_defaults=True):
+class InferenceResponse(msgspec.Struct, omit_defaults=True, gc=False):
     """`$inference_response`."""
 
     model_name: str
