@@ -250,7 +250,7 @@ class InferenceServer:
         model = Model(ModelOptions(name=name, function=function, **options), engine.codecs)
         runtime.make_room(model.options.max_concurrency or 1)
         if model.options.warm_up:
-            model.loader.prove = partial(warm_up, engine, model, make_example_tensors)
+            model.loader.warm_up = partial(warm_up, engine, model, make_example_tensors)
         seconds, lock = model.options.idle_unload, model.limiter.lock
         if seconds is not None:
             model.lifecycle.idle_unload = IdleUnload(

@@ -117,7 +117,7 @@ class JSONRows:
         if is_usual and not self._has_lists and self._fits(members):
             return self._read_objects([members])
         if nulls := [name for name in self._never_null & members.keys() if members[name] is None]:
-            raise InvalidRequest(f"rows[0].{nulls[0]}: expected a value, got None")
+            raise InvalidRequest(f"rows[0].{nulls[0]}: expected a value, got null")
         return None
 
     def _read_objects(self, objects: Sequence[Any]) -> InferenceRequest:

@@ -1,6 +1,9 @@
 """The response cache: the responses of one model, by request. Knows no models and no transport.
 
 An equal request that comes while the first one runs waits for the response of that: a `Flight` wakes it.
+
+Which models may have a cache: `check_function` of `_models/model_options.py` refuses generators, and
+`_check_declared` of `_models/handler.py` functions that are told of the request.
 """
 
 from __future__ import annotations

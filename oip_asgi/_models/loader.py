@@ -1,5 +1,8 @@
 """Loads and unloads one model: calls its hooks, makes its handler, and unloads the handlers that get no more
 requests, also after `idle_unload=`. Knows no states and no requests.
+
+With `warm_up=`, what was loaded is called before it serves: by `warm_up` of `_serving/python_calls.py`, which
+`register` gives to the loader.
 """
 
 from __future__ import annotations
@@ -94,7 +97,7 @@ class Loader:
         self.is_factory = options.function is None
         """Whether `load=` returns the function."""
         self.takes_parameters = _takes_argument(options.load, f"{options}: load=")
-        self.prove: Callable[[IO, Handler], Coroutine[Any, Any, None]] | None = None
+        self.warm_up: Callable[[IO, Handler], Coroutine[Any, Any, None]] | None = None
         """Calls what was loaded before it serves; it raises if the load has failed with that."""
         self._waits_for: list[Loader] = []
         """The models for whose loads and unloads hooks of this one wait."""
@@ -152,7 +155,7 @@ class Loader:
         return await call_hook(io, call_async if is_async(hook) else call)
 
     async def load(self, io: IO, parameters: LoadParameters) -> Handler:
-        """Call `load=` if there is one, and return the handler when it is proved. Raises what `load=` raised,
+        """Call `load=` if there is one, and return the handler when it is warm. Raises what `load=` raised,
         or why its result cannot be a model."""
         options, function = self._options, self._options.function
         returned: Any = None
@@ -170,8 +173,8 @@ class Loader:
         handler = make_handler(returned if function is None else function, options, self._codecs)
         self.has_unload |= handler.options.unload is not None
         try:
-            if self.prove is not None:
-                await self.prove(io, handler)
+            if self.warm_up is not None:
+                await self.warm_up(io, handler)
         except BaseException:
             if io.can_wait():
                 await self.unload(io, handler)

@@ -1,5 +1,7 @@
 """A registered model: its options, what it declares, its slots, its lifecycle, its numbers and its observers.
 And the models of one server, by name and version. Knows no requests and no transport.
+
+Which names and versions a model may have is decided in `model_options`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""A callable -> its parameters, and what the annotation of each asks for. Knows no requests and no models."""
+"""A callable -> its parameters, and what the annotation of each asks for. Knows no requests and no models.
+
+What no tensor can become is refused by `_check_readable` of `bind`, in the words of `_INSTEAD` here. What a
+field of rows may be is decided by `make_field` of `_codecs/row_classes.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Hands observations to one function, in a thread of its own, one after the other. Decides nothing about what
 is observed.
 
-The queue is bounded: what does not fit is counted, and the log says so once a minute. Who puts an observation
-into it never waits.
+The queue is bounded, by `ObserverOptions` of `_serving/observing.py`: what does not fit is counted, and the
+log says so once a minute. Who puts an observation into it never waits.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ def test_null_is_no_list_of_a_row() -> None:
         return [str(row.fees) for row in rows]
 
     cls = dataclasses.make_dataclass("Lists", [("fees", list[float])])
-    assert answer(model, list[cls], list[str], {"fees": None}) == (400, {"error": "rows[0].fees: expected a value, got None"})  # type: ignore[valid-type]
+    assert answer(model, list[cls], list[str], {"fees": None}) == (400, {"error": "rows[0].fees: expected a value, got null"})  # type: ignore[valid-type]
 
 
 @pytest.mark.parametrize("value", ["41", True])
