@@ -65,11 +65,8 @@ def apply_declaration(tensor: Tensor, spec: TensorSpec | None) -> Tensor:
     another kind."""
     if spec is None or not (spec.parameters or tensor.parameters):
         return tensor
-    here, declared, sent = (
-        f"input {show(tensor.name)}",
-        spec.content_type,
-        tensor.parameters.get("content_type"),
-    )
+    here = f"input {show(tensor.name)}"
+    declared, sent = spec.content_type, tensor.parameters.get("content_type")
     array, parameters = tensor.array, spec.complete(tensor.parameters)
     readable = READ_AS.get(str(declared), (str(declared),))
     is_another = sent is not None and declared is not None and sent != declared
@@ -199,17 +196,13 @@ def _to_dtype(column: Any, tensor: Tensor) -> Any:
     import pandas as pd
 
     dtype: Any = tensor.parameters[DTYPE]
-    here, cannot = (
-        f"column {show(tensor.name)}",
-        f"column {show(tensor.name)} cannot be {dtype}, as its {DTYPE} says",
-    )
+    here = f"column {show(tensor.name)}"
+    cannot = f"{here} cannot be {dtype}, as its {DTYPE} says"
     if not is_dtype(dtype):
         raise InvalidRequest(f"{here} has the {DTYPE} {show(dtype)}: expected {KNOWN_DTYPES}")
     if dtype == OBJECTS_WITH_NAN:
-        column, dtype = (
-            _make_objects([np.nan if value is None else value for value in pd.Series(column).tolist()]),
-            "object",
-        )
+        column = _make_objects([np.nan if value is None else value for value in pd.Series(column).tolist()])
+        dtype = "object"
     dates = DATETIME.fullmatch(dtype)
     zone = dates[1] if dates else None
     if zone is not None and not is_known_zone(zone):

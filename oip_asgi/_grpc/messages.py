@@ -320,10 +320,8 @@ def decode_tensor(
         elif item.HasField("contents"):
             array = _decode_contents(item.contents, item.datatype, dtype, shape)
         elif REGION in parameters:
-            array, parameters = (
-                from_bytes(read_region(parameters), dtype, shape),
-                drop_shared_memory(parameters),
-            )
+            array = from_bytes(read_region(parameters), dtype, shape)
+            parameters = drop_shared_memory(parameters)
         else:
             check_supported(sent, "it")
             array = _decode_contents(item.contents, item.datatype, dtype, shape)

@@ -333,10 +333,8 @@ class StreamCall:
         if request is not None:
             message.infer_response.id = request.id
             if model is not None and not isinstance(error, _REFUSALS):
-                message.infer_response.model_name, message.infer_response.model_version = (
-                    model.name,
-                    model.version or "",
-                )
+                message.infer_response.model_name = model.name
+                message.infer_response.model_version = model.version or ""
         await self._outbox.send(message.SerializeToString(), place)
         if request is not None:
             await self._send_final(request, place)

@@ -227,10 +227,8 @@ def as_(response: InferenceResponse, name: str, annotation: Any) -> Any:
         >>> InferenceResponse([Tensor("names", ["Ada", "Grace"])]).as_("names", list[str])
         ['Ada', 'Grace']
     """
-    tensor, of_response = (
-        find_tensor(response.outputs, name, "output"),
-        response.parameters.get("content_type"),
-    )
+    tensor = find_tensor(response.outputs, name, "output")
+    of_response = response.parameters.get("content_type")
     parsed, written = parse_annotation(annotation), inspect.formatannotation(annotation)
     reader = default_codecs().make_reader(parsed.wanted, parsed.codec)
     if reader is None:

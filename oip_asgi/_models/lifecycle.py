@@ -355,10 +355,8 @@ class Lifecycle:
         except Exception as error:
             event, loading.error = "raised", error
             _log_failure(error, self._label, self.state, self.obstacle)
-            self.obstacle, self._again_at = (
-                str(error) if isinstance(error, NotYet) else "",
-                time.monotonic() + _AGAIN_SECONDS,
-            )
+            self.obstacle = str(error) if isinstance(error, NotYet) else ""
+            self._again_at = time.monotonic() + _AGAIN_SECONDS
         finally:
             replaced = self._end_load(loading, event, loaded)
             if self.idle_unload is not None and loading.action == "serve" and loaded is not None:

@@ -187,12 +187,11 @@ class Numbers(msgspec.Struct):
         self.outcomes = {
             outcome: self.outcomes[outcome] + count for outcome, count in zip(OUTCOMES, counts, strict=True)
         }
-        is_ok, is_called = codes == _CODES["ok"], called > 0
-        is_found, is_returned, is_alone = (
-            is_ok & (is_hit > 0),
-            is_called & (returned > 0),
-            is_called & (size < 0),
-        )
+        is_ok = codes == _CODES["ok"]
+        is_called = called > 0
+        is_found = is_ok & (is_hit > 0)
+        is_returned = is_called & (returned > 0)
+        is_alone = is_called & (size < 0)
         is_timed = is_ok | ((entered > 0) & (is_called | (codes != _CODES["invalid"])))
         for code in set(codes[is_timed].tolist()):
             self.durations.setdefault(OUTCOMES[int(code)], Counts()).add_all(

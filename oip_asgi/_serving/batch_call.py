@@ -283,10 +283,8 @@ class Execution:
     def _log(self, members: list[Member[Any]], error: Exception, then: str) -> None:
         model, since = self._model, min(member.call.timings.since for member in members)
         fields = log_fields(model.name, model.version, None, self._engine.clock() - since)
-        message, hint = (
-            "%s failed on a batch of %d requests with %d rows%s%s",
-            find_hint(error, members[0].call),
-        )
+        message = "%s failed on a batch of %d requests with %d rows%s%s"
+        hint = find_hint(error, members[0].call)
         log_raised(error, message, model, len(members), _sum_rows(members), then, hint, extra=fields)
 
 

@@ -173,11 +173,9 @@ class _StreamedRequest(Generic[T]):
     def record_response(self, item: _Item[T]) -> None:
         """Count a response that leaves."""
         call, encoded_at, returned_at = self._call, item.encoded_at, item.returned_at
-        seconds, encoding, since = (
-            returned_at - item.asked_at,
-            encoded_at - returned_at,
-            encoded_at - call.timings.since,
-        )
+        seconds = returned_at - item.asked_at
+        encoding = encoded_at - returned_at
+        since = encoded_at - call.timings.since
         call.model.statistics.record_response(self.index, "success", seconds, encoding, since)
         self.index += 1
 
