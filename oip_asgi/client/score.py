@@ -30,11 +30,9 @@ import pandas as pd
 from .. import ErrorResponse, InferenceError, InferenceResponse, TensorSpec
 from . import Client, ConnectionFailed, read_specs
 
-Values: TypeAlias = Mapping[str, Any]
-"""The values of a row by the names of columns: in CSV they are texts. None is missing."""
-
-Row: TypeAlias = tuple[int, Values]
-"""One row of a file; the number is from 1 on."""
+Row: TypeAlias = tuple[int, Mapping[str, Any]]
+"""One row of a file: its number, from 1 on, and its values by the names of columns. Those of CSV are texts;
+None is missing."""
 
 
 class CannotGoOn(Exception):
@@ -67,7 +65,7 @@ def read_rows(file: Path) -> Iterator[Row]:
         ) from None
 
 
-def _read_csv(file: Path) -> Iterator[Values]:
+def _read_csv(file: Path) -> Iterator[Mapping[str, Any]]:
     # pandas has names for columns that have none, or that of another one; without `index_col`, it would look
     # at the next line too, and fail if that is blank
     names = list(
@@ -83,7 +81,7 @@ def _read_csv(file: Path) -> Iterator[Values]:
             yield dict(zip(names, cells, strict=True))
 
 
-def _read_json_lines(file: Path) -> Iterator[Values]:
+def _read_json_lines(file: Path) -> Iterator[Mapping[str, Any]]:
     with file.open("rb") as opened:
         for line in filter(bytes.strip, opened):
             row = json.loads(line, parse_float=_read_float)
@@ -94,7 +92,7 @@ def _read_json_lines(file: Path) -> Iterator[Values]:
             yield row
 
 
-def _read_parquet(file: Path) -> Iterator[Values]:
+def _read_parquet(file: Path) -> Iterator[Mapping[str, Any]]:
     import pyarrow.parquet
 
     opened = pyarrow.parquet.ParquetFile(file)
@@ -109,7 +107,7 @@ def _read_parquet(file: Path) -> Iterator[Values]:
     )
 
 
-READERS: Final[Mapping[str, Callable[[Path], Iterator[Values]]]] = {
+READERS: Final[Mapping[str, Callable[[Path], Iterator[Mapping[str, Any]]]]] = {
     ".csv": _read_csv,
     ".jsonl": _read_json_lines,
     ".parquet": _read_parquet,
@@ -195,11 +193,9 @@ def find_reading(spec: TensorSpec, types: set[type], *, are_texts: bool) -> Call
     if are_texts and is_text:
         return (lambda text: text or None) if spec.may_miss else str
     read: Callable[[Any], Any] = read_text if are_texts else lambda value: value
-    return (
-        (lambda value: _to_float(read(value)))
-        if spec.other_datatypes == "numbers" or (is_open and kinds <= {float} and types != {int})
-        else read
-    )
+    # numbers of which some are missing or have a fraction are floats in each request
+    has_floats = is_open and not is_text and kinds <= {float} and types != {int}
+    return (lambda value: _to_float(read(value))) if has_floats or spec.other_datatypes == "numbers" else read
 
 
 [_ANY_DATATYPE] = read_specs(
@@ -213,17 +209,25 @@ def find_reading(spec: TensorSpec, types: set[type], *, are_texts: bool) -> Call
 """What a column is taken for that nobody declares."""
 
 
-def _gather(values: list[Any], spec: TensorSpec) -> Any:
+def _gather(values: list[Any], spec: TensorSpec, types: set[type]) -> Any:
     """What a `Client` takes for the values of a column: only a Series may miss values that nobody declares,
     and texts that are base64 already are an array."""
-    if spec is _ANY_DATATYPE and None in values:
+    if spec is _ANY_DATATYPE and type(None) in types and not types <= {int, float, type(None)}:
         return pd.Series(values, dtype=object)
-    is_base64 = spec.content_type == "base64" and {*map(type, values)} == {str}
-    return np.array(values, dtype=object) if is_base64 else values
+    return (
+        np.array(values, dtype=object)
+        if spec.content_type == "base64" and {*map(type, values)} == {str}
+        else values
+    )
 
 
 def plan_inputs(
-    specs: Sequence[TensorSpec], asked: list[str], types: Mapping[str, set[type]], *, are_texts: bool
+    specs: Sequence[TensorSpec],
+    asked: list[str],
+    types: Mapping[str, set[type]],
+    total: int,
+    *,
+    are_texts: bool,
 ) -> Callable[[Sequence[Row]], dict[str, Any]]:
     """Find what makes the inputs of some rows, as a `Client` takes them.
 
@@ -232,6 +236,7 @@ def plan_inputs(
         asked: The columns to send. If there are none, it is those that the model declares, or all of the
             file for an array, or if it declares none.
         types: Those of the values of each column of the file.
+        total: How many rows it has. If it has none, its columns do not matter.
         are_texts: Whether all values of the file are texts.
 
     Raises:
@@ -244,33 +249,36 @@ def plan_inputs(
         else {spec.name: spec for spec in specs}
     )
     names = asked or list(declared)
+    missing = [name for name in names if name not in types or name not in declared]
     need(
-        types.keys() & declared.keys() >= {*names} or not types,
-        f"the model takes {list(declared)[:10]}, and the file has {list(types)[:10]}: --columns says which "
-        "are sent",
+        not missing or total == 0,
+        f"{missing[:10]}: expected columns that the file has, {list(types)[:10]}, and the model takes, "
+        f"{list(declared)[:10]}; --columns says which are sent",
     )
     readings = {
-        name: find_reading(declared[name], types.get(name, set()), are_texts=are_texts) for name in names
+        name: find_reading(declared[name], types[name], are_texts=are_texts)
+        for name in names
+        if name not in missing  # of a file without rows
     }
     if array is None:
         return lambda rows: {
-            name: _gather([read(values.get(name)) for _, values in rows], declared[name])
+            name: _gather([read(values.get(name)) for _, values in rows], declared[name], types[name])
             for name, read in readings.items()
         }
     need(
-        array.shape[1] in (-1, len(names)),
+        total == 0 or array.shape[1] in (-1, len(names)),
         f"the input {array.name!r} has {array.shape[1]} columns, and the file {len(names)}: name them, in "
         "the order of the training, by --columns",
     )
     return lambda rows: {
-        array.name: [[read(values.get(name)) for name, read in readings.items()] for _, values in rows]
+        array.name: [[readings[name](values.get(name)) for name in names] for _, values in rows]
     }
 
 
 # What is written of its outputs
 
 
-def read_outputs(response: InferenceResponse, rows: Sequence[Row], suffix: str) -> list[Values]:
+def read_outputs(response: InferenceResponse, rows: Sequence[Row], suffix: str) -> list[Mapping[str, Any]]:
     """What is written of some rows. In CSV, each element of a row has a column, named by its place.
 
     Raises:
@@ -291,8 +299,10 @@ def read_outputs(response: InferenceResponse, rows: Sequence[Row], suffix: str) 
                 json.loads if is_json else lambda text: text.decode(errors="backslashreplace"), 1, 1
             )(array)
         if suffix == ".csv" and array.ndim > 1:
-            elements = enumerate(array.reshape(len(rows), -1).T.tolist())
-            columns += [(f"{name}_{place}", values) for place, values in elements]
+            columns += [
+                (f"{name}_{place}", values)
+                for place, values in enumerate(array.reshape(len(rows), -1).T.tolist())
+            ]
         else:
             columns.append((name, array.tolist()))
     names = [name for name, _ in columns]
@@ -306,19 +316,16 @@ def read_outputs(response: InferenceResponse, rows: Sequence[Row], suffix: str) 
 
 # Requests
 
-_OF_ALL_ROWS: Final = (401, 403, 404, 405, 407)
-"""What a server answers whatever the rows are."""
-
 
 def score_rows(
-    ask: Callable[[Sequence[Row]], list[Values]],
+    ask: Callable[[Sequence[Row]], list[Mapping[str, Any]]],
     rows: Iterator[Row],
     size: int,
     threads: ThreadPoolExecutor,
     most: int,
     *,
     may_be_none: bool,
-) -> Iterator[list[Values]]:
+) -> Iterator[list[Mapping[str, Any]]]:
     """Ask over some connections, and tell what became of so many rows at a time, in their order: for each,
     what is written of it, as "scored" or as "refused".
 
@@ -343,18 +350,21 @@ def score_rows(
         yield from threads.map(partial(_score_chunk, ask), some)
 
 
-def _score_chunk(ask: Callable[[Sequence[Row]], list[Values]], rows: Sequence[Row]) -> list[Values]:
+def _score_chunk(
+    ask: Callable[[Sequence[Row]], list[Mapping[str, Any]]], rows: Sequence[Row]
+) -> list[Mapping[str, Any]]:
     """Score rows; if they are refused, each fourth part of them, until it is known which row is. Halves would
     need as many requests for one such row, and half as many again for many."""
     try:
         return [{"scored": row} for row in ask(rows)]
     except InferenceError as error:
         status, text = getattr(error, "response_status", None), str(error)
-        if status in _OF_ALL_ROWS or _is_passing(error) or "answers with a stream" in text:
+        if status in (401, 403, 404, 405, 407) or _is_passing(error) or "answers with a stream" in text:
             raise CannotGoOn(text) from error
         if len(rows) == 1:
             [(number, values)] = rows
-            ours = {"row": number, "reason": getattr(error, "text", text)}
+            ours = {"row": number, "reason": getattr(error, "text", "") or text}
+            # ours come first, and stay if the file has such columns
             return [{"refused": {**ours, **values, **ours}}]
         size = -(-len(rows) // 4)
         return [
@@ -399,10 +409,11 @@ _NO_NUMBERS: Final[Mapping[str, Callable[[str], Any]]] = {
     ".csv": {"NaN": None, "Infinity": "inf", "-Infinity": "-inf"}.get,
     ".jsonl": {"NaN": None, "Infinity": "Infinity", "-Infinity": "-Infinity"}.get,
 }
-"""What is written of floats that are no numbers: in JSON, what the protocol has."""
+"""What is written of floats that are no numbers, by the suffix: in JSON, what the protocol has. Parquet has
+them as they are."""
 
 
-def begin_journal(journal: BinaryIO, of: Values) -> list[bool]:
+def begin_journal(journal: BinaryIO, of: Mapping[str, Any]) -> list[bool]:
     """Begin the file that has a line for what became of each row, in their order, or go on with it: whether
     each of its rows was scored.
 
@@ -419,7 +430,7 @@ def begin_journal(journal: BinaryIO, of: Values) -> list[bool]:
     return ["scored" in entry for entry in entries]
 
 
-def append(journal: BinaryIO, entries: Sequence[Values]) -> None:
+def append(journal: BinaryIO, entries: Sequence[Mapping[str, Any]]) -> None:
     # each begins a line, as the last one may be cut
     lines = [f"\n{json.dumps(entry, ensure_ascii=False, default=str)}" for entry in entries]
     journal.write("".join(lines).encode(errors="backslashreplace"))  # of what is no text, as JSON escapes it
@@ -458,17 +469,28 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 def make_plan(
     options: argparse.Namespace, client: Client, patiently: Callable[..., Any]
-) -> tuple[Callable[[Sequence[Row]], list[Values]], int]:
+) -> tuple[Callable[[Sequence[Row]], list[Mapping[str, Any]]], int]:
     """What scores some rows, and how many the file has."""
     binary = "binary_tensor_data" in patiently(client.metadata).get("extensions", ())
     declared = read_specs(patiently(client.model_metadata, options.model, options.version), "inputs")
     are_texts = options.rows.suffix.lower() == ".csv"
-    types, total = find_types(options.rows, are_texts=are_texts)
-    make_inputs = plan_inputs(
-        [spec for spec in declared if spec.shape[:1] == (-1,)], options.columns, types, are_texts=are_texts
+    specs = [spec for spec in declared if spec.shape[:1] == (-1,)]
+    need(
+        specs or all(spec.shape in ((), (1,)) for spec in declared),
+        f"the model has no input with a value for each row, but {[spec.name for spec in declared][:10]}",
     )
+    # texts are read twice only where their values decide what they become
+    types, total = find_types(
+        options.rows,
+        are_texts=are_texts
+        and any(
+            spec.other_datatypes == "all" or spec.content_type == "pd_json"
+            for spec in specs or [_ANY_DATATYPE]
+        ),
+    )
+    make_inputs = plan_inputs(specs, options.columns, types, total, are_texts=are_texts)
 
-    def ask(rows: Sequence[Row]) -> list[Values]:
+    def ask(rows: Sequence[Row]) -> list[Mapping[str, Any]]:
         scored = client.infer(options.model, make_inputs(rows), version=options.version, binary=binary)
         return read_outputs(scored, rows, options.out.suffix.lower())
 

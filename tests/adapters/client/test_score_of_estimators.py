@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pytest
 import sklearn
@@ -20,7 +21,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier
 
-from oip_asgi import InferenceServer, OIPApp
+from oip_asgi import InferenceServer, OIPApp, TensorSpec
+from oip_asgi.specs import specs_of
 from tests.adapters.client.conftest import Score
 from tests.support.threads import serving
 
@@ -100,3 +102,45 @@ def test_columns_of_csv_that_only_some_requests_have(score: Score) -> None:
     with served(m=lambda a: np.stack([a] * int(a[0]), 1)) as at:
         scored = score("m", "a\n2\n3\n", "--chunk", "1", at=at, out="s.csv")
     assert scored.text == "row,output_0_0,output_0_1,output_0_2\n1,2,2,\n2,3,3,3\n"
+
+
+def softmax(x: npt.NDArray[np.float64]) -> Any:
+    return np.exp(x) / np.exp(x).sum()
+
+
+def test_a_model_of_one_vector_does_not_score_rows(score: Score) -> None:
+    server = InferenceServer()
+    server.register("vector", softmax, inputs=[TensorSpec("x", "FP64", [3])])
+    with serving(OIPApp(server, path="/v2")) as port:
+        refused = score("vector", "x\n1\n2\n3\n", at=f"http://127.0.0.1:{port}/v2")
+    assert (refused.status, refused.text) == (2, "")
+    assert refused.told == "cannot be scored: the model has no input with a value for each row, but ['x']\n"
+
+
+def test_a_column_that_nobody_declares_has_one_form_in_all_requests(score: Score) -> None:
+    def name_types(a: Any) -> list[str]:
+        return [type(each).__name__ for each in a]
+
+    with served(m=name_types) as at:
+        for chunk in ("1", "2", "9"):
+            assert set(score("m", 'a\nx\n""\ny\nz\n', "--chunk", chunk, at=at).values) == {"str", "NoneType"}
+            rows = '{"a": true}\n{"a": true}\n{"a": null}\n{"a": false}\n'
+            kinds = score("m", rows, "--chunk", chunk, at=at, rows="rows.jsonl").values
+            assert set(kinds) == {"bool", "NoneType"}
+
+
+def test_a_column_may_be_sent_twice_in_an_array(score: Score) -> None:
+    server = InferenceServer()
+    server.register("sum", lambda X: X.sum(1), inputs=[TensorSpec("X", "FP64", [-1, 2])])  # noqa: N803
+    with serving(OIPApp(server, path="/v2")) as port:
+        assert score("sum", "a,b\n1,5\n2,7\n", "--columns", "a,a", at=f"http://127.0.0.1:{port}/v2").values == [2.0, 4.0]
+        empty = score("sum", "a,b\n", at=f"http://127.0.0.1:{port}/v2", out="empty.csv")
+        assert (empty.status, empty.told) == (0, f"0 of 0 rows are scored: {empty.out}\n")
+
+
+def test_rows_without_values_are_rows(score: Score) -> None:
+    server = InferenceServer()
+    server.register("m", lambda df: df["a"].isna().to_numpy(), content_type="pd", inputs=specs_of(pd.DataFrame({"a": [1.0, None]})))
+    with serving(OIPApp(server, path="/v2")) as port:
+        refused = score("m", "{}\n{}\n", at=f"http://127.0.0.1:{port}/v2", rows="rows.jsonl")
+    assert (refused.status, "['a']: expected columns that the file has, []" in refused.told) == (2, True)

@@ -10,11 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pytest
+from starlette.responses import JSONResponse, Response
 
 from oip_asgi import InferenceError, InferenceServer, OIPApp, TensorSpec
 from oip_asgi.client.__main__ import main
 from oip_asgi.specs import specs_of
 from tests.support.threads import serving
+
+METADATA = {"name": "m", "inputs": [{"name": "a", "datatype": "FP64", "shape": [-1]}]}
 
 
 class Guest(TypedDict):
@@ -164,3 +167,15 @@ def test_a_row_with_which_another_server_fails_is_refused_alone(tmp_path: Path) 
         assert main(["score", f"http://127.0.0.1:{port}/v2", "m", str(rows), "--out", str(out)]) == 1
     assert out.read_text() == "row,output_0\n1,1.0\n3,3.0\n"
     assert "the other server failed" in (tmp_path / "s.refused.csv").read_text()
+
+
+def test_a_reason_is_never_empty(tmp_path: Path) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        reply = Response(status_code=400) if scope["path"].endswith("/infer") else JSONResponse(METADATA)
+        await reply(scope, receive, send)
+
+    rows, out = tmp_path / "rows.csv", tmp_path / "s.csv"
+    rows.write_text("a\n1\n")
+    with serving(app) as port:
+        assert main(["score", f"http://127.0.0.1:{port}/v2", "m", str(rows), "--out", str(out)]) == 1
+    assert "status 400" in (tmp_path / "s.refused.csv").read_text()
