@@ -359,6 +359,7 @@ def _score_chunk(
         return [{"scored": row} for row in ask(rows)]
     except InferenceError as error:
         status, text = getattr(error, "response_status", None), str(error)
+        # these statuses are answered whatever the rows are
         if status in (401, 403, 404, 405, 407) or _is_passing(error) or "answers with a stream" in text:
             raise CannotGoOn(text) from error
         if len(rows) == 1:
