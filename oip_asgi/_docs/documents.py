@@ -1,5 +1,5 @@
-"""What describes the models of a server at one moment: the OpenAPI document; and the page, with what it shows
-beside that, and the headers that a browser needs. Knows no requests.
+"""What describes the models of a server at one moment: the OpenAPI document; the page, and what it shows
+beside that document. Knows no requests.
 
 The page's HTML is `static/page.html`, with the scripts and the style beside it; its paths are in
 `_http/exchange.py`. Its own script asks the same paths as any client, relative to its own address, so it

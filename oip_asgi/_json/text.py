@@ -1,6 +1,6 @@
-"""JSON text without tensors. It is scanned without a decoder, for what is outside strings and how deep it
-nests; what decoders refuse is said; and a flat object, or a list of them, is read to its members, as Python
-has them. Knows no documents.
+"""JSON text without tensors: scans it without a decoder, for what is outside strings and how deep it nests;
+says what decoders refuse; and reads a flat object, or a list of them, to its members, as Python has them.
+Knows no documents.
 
 Whether NaN and infinities are taken is decided where numbers are read: `checked_data` for infer, `enter` of
 `_codecs` for generate.

@@ -1,6 +1,6 @@
 """What a user's function says of itself: how it is called, where it is written, what the annotation of a
-parameter or of a result means; and what is known of a model's outputs by that. Knows no signatures and no
-requests.
+parameter or of a result means; and what is known of a model's outputs by that. `as_` and `rows` read a
+response by the same annotations. Knows no signatures and no requests.
 
 Which codec is for which annotation is decided in `_codecs.content_types`.
 """

@@ -118,7 +118,7 @@ TRANSITIONS: Final[Mapping[tuple[State, Event], tuple[Action, State]]] = {
 """All that can happen to a model. Any other event in a state is an error of this package."""
 
 
-# The model
+# The lifecycle, and what is said of it
 
 _REASONS: Final[Mapping[State, str]] = {
     "failed": "its load failed, see the server's log",

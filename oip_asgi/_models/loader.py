@@ -1,5 +1,5 @@
 """Loads and unloads one model: calls its hooks, makes its handler, and unloads the handlers that get no more
-requests, also after `idle_unload=`. Knows no states and no requests.
+requests, also after `idle_unload=`. Knows no requests, and of a lifecycle only whether it is ready.
 
 With `warm_up=`, what was loaded is called before it serves: by `warm_up` of `_serving/python_calls.py`, which
 `register` gives to the loader.

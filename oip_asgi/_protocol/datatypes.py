@@ -1,5 +1,6 @@
 """One table: the protocol's datatypes and numpy's; and how a value, such as a list that a model returned,
-becomes an array of one of them. Knows nothing of JSON, bytes or requests.
+becomes an array of one of them. Knows nothing of JSON, wire
+formats or requests.
 
 Specification: Tensor Data Types. Wire order is little-endian, so the table's dtypes are too.
 """

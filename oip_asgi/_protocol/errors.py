@@ -50,7 +50,9 @@ _LISTED = 10
 _COMPARED = 100
 """How many names an unknown one is compared with, and how many characters it may have for that."""
 
-_NAME: Final = re.compile("[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+HEADER_NAME: Final = re.compile("[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""What HTTP takes for the name of a header."""
+
 IS_A_STREAM: Final = "answers with a stream: use"
 """In the text that refuses a request for one response of a model that streams. A client finds it there."""
 
@@ -147,7 +149,7 @@ class InferenceError(Exception):
                 "to 599"
             )
         for name, value in self.headers.items():
-            if not isinstance(name, str) or not _NAME.fullmatch(name) or name.lower() in _OURS:
+            if not isinstance(name, str) or not HEADER_NAME.fullmatch(name) or name.lower() in _OURS:
                 raise ValueError(f"{type(self).__name__}: {name!r} is no name of a header that can be added")
             if not is_header_value(value):
                 raise ValueError(

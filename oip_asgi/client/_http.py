@@ -1,9 +1,9 @@
-"""Questions over HTTP: the requests that a sender sends for them, and what their answers mean."""
+"""Questions over HTTP: the requests that a sender sends for them, how the pieces of their answers are put
+together, and what these mean. And the sender for a client of httpx2 that the caller gives."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
 from .._protocol.datatypes import Buffer
-from .._protocol.errors import ErrorResponse, InvalidResponse, show
+from .._protocol.errors import HEADER_NAME, ErrorResponse, InvalidResponse, show
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.tensors import InferenceResponse
 from .._rest.body import FEW
@@ -52,8 +52,6 @@ _ALIGNED: Final = 16
 """A multiple of every element's size. The binary data of a body begin at such a place, so that its arrays
 need no copy."""
 
-_NAME: Final = re.compile("[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-
 
 def make_link(
     url: str,
@@ -74,7 +72,7 @@ def make_link(
     for name, value in (headers or {}).items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise TypeError(f"the header {name!r} is {show(value)}: expected a string")
-        if not _NAME.fullmatch(name) or not is_sendable(value):
+        if not HEADER_NAME.fullmatch(name) or not is_sendable(value):
             raise ValueError(
                 f"the header {show(name)} is {show(value)}: expected a name of HTTP, and printable ASCII"
             )

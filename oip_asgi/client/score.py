@@ -16,6 +16,7 @@ import json
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -178,6 +179,11 @@ def _to_float(value: Any) -> Any:
     return (np.nan if value is None else float(value)) if is_number else value
 
 
+def values_decide(spec: TensorSpec) -> bool:
+    """Whether the values of a column decide what a model gets of it."""
+    return spec.content_type == "pd_json" or (spec.other_datatypes == "all" and spec.datatype != "BYTES")
+
+
 def find_reading(spec: TensorSpec, types: set[type], *, are_texts: bool) -> Callable[[Any], Any]:
     """Find what becomes of the values of a column: texts of CSV are read as the model declares them, so that
     00123 stays a text where it takes texts. If it takes any datatype, all values of the column decide.
@@ -186,15 +192,13 @@ def find_reading(spec: TensorSpec, types: set[type], *, are_texts: bool) -> Call
         types: Those of the values, if texts are read.
         are_texts: Whether they are texts of CSV.
     """
-    is_open, is_text = spec.other_datatypes == "all", spec.datatype == "BYTES"
     kinds = {float if each is int else each for each in types - {type(None)}}
-    if spec.content_type == "pd_json" or (is_open and not is_text):
-        is_text = str in kinds or len(kinds) > 1
+    is_text = (str in kinds or len(kinds) > 1) if values_decide(spec) else spec.datatype == "BYTES"
     if are_texts and is_text:
         return (lambda text: text or None) if spec.may_miss else str
     read: Callable[[Any], Any] = read_text if are_texts else lambda value: value
     # numbers of which some are missing or have a fraction are floats in each request
-    has_floats = is_open and not is_text and kinds <= {float} and types != {int}
+    has_floats = spec.other_datatypes == "all" and not is_text and kinds <= {float} and types != {int}
     return (lambda value: _to_float(read(value))) if has_floats or spec.other_datatypes == "numbers" else read
 
 
@@ -209,10 +213,15 @@ def find_reading(spec: TensorSpec, types: set[type], *, are_texts: bool) -> Call
 """What a column is taken for that nobody declares."""
 
 
-def _gather(values: list[Any], spec: TensorSpec, types: set[type]) -> Any:
-    """What a `Client` takes for the values of a column: only a Series may miss values that nobody declares,
-    and texts that are base64 already are an array."""
-    if spec is _ANY_DATATYPE and type(None) in types and not types <= {int, float, type(None)}:
+def _gather(values: list[Any], spec: TensorSpec, types: set[type], *, are_texts: bool) -> Any:
+    """What a `Client` takes for the values of a column: a Series where nobody declares them and they are
+    of several types or missing, so that all requests have one form; an array for texts that are base64
+    already."""
+    if (
+        spec is _ANY_DATATYPE
+        and not types <= {int, float, type(None)}
+        and (type(None) in types or (len(types) > 1 and not are_texts))
+    ):
         return pd.Series(values, dtype=object)
     return (
         np.array(values, dtype=object)
@@ -262,13 +271,18 @@ def plan_inputs(
     }
     if array is None:
         return lambda rows: {
-            name: _gather([read(values.get(name)) for _, values in rows], declared[name], types[name])
+            name: _gather(
+                [read(values.get(name)) for _, values in rows],
+                declared[name],
+                types[name],
+                are_texts=are_texts,
+            )
             for name, read in readings.items()
         }
     need(
         total == 0 or array.shape[1] in (-1, len(names)),
-        f"the input {array.name!r} has {array.shape[1]} columns, and the file {len(names)}: name them, in "
-        "the order of the training, by --columns",
+        f"the input {array.name!r} has {array.shape[1]} columns, and {len(names)} would be sent: name them, "
+        "in the order of the training, by --columns",
     )
     return lambda rows: {
         array.name: [[readings[name](values.get(name)) for name in names] for _, values in rows]
@@ -306,9 +320,8 @@ def read_outputs(response: InferenceResponse, rows: Sequence[Row], suffix: str) 
         else:
             columns.append((name, array.tolist()))
     names = [name for name, _ in columns]
-    need(
-        len({*names}) == len(names), f"two columns of the output have the same name: {names[:10]}", CannotGoOn
-    )
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    need(not twice, f"two columns of the output have the same name: {twice[:10]}", CannotGoOn)
     return [
         dict(zip(names, row, strict=True)) for row in zip(*(values for _, values in columns), strict=True)
     ]
@@ -480,14 +493,10 @@ def make_plan(
         specs or all(spec.shape in ((), (1,)) for spec in declared),
         f"the model has no input with a value for each row, but {[spec.name for spec in declared][:10]}",
     )
-    # texts are read twice only where their values decide what they become
+    # all texts are read once more if those of any column decide what becomes of it
     types, total = find_types(
         options.rows,
-        are_texts=are_texts
-        and any(
-            spec.other_datatypes == "all" or spec.content_type == "pd_json"
-            for spec in specs or [_ANY_DATATYPE]
-        ),
+        are_texts=are_texts and any(map(values_decide, specs or [_ANY_DATATYPE])),
     )
     make_inputs = plan_inputs(specs, options.columns, types, total, are_texts=are_texts)
 
@@ -513,7 +522,7 @@ def run(options: argparse.Namespace) -> int:
     )
     need(
         file.exists() == options.resume,
-        f"{out}: a run was cut before its end, or is not at its end: go on with --resume, or remove {file}"
+        f"{out}: a run has begun it: wait for its end; if it was cut, go on with --resume, or remove {file}"
         if file.exists()
         else f"--resume: there is no {file} to go on with: leave --resume out to score all rows",
     )

@@ -202,7 +202,7 @@ def test_rows_keep_their_order_over_several_connections(score: Score, site: Site
 
 
 def test_the_columns_of_an_array(score: Score) -> None:
-    text = "the input 'X' has 2 columns, and the file 3: name them, in the order of the training, by --columns"
+    text = "the input 'X' has 2 columns, and 3 would be sent: name them, in the order of the training, by --columns"
     refused = score("matrix", "id,b,a\n7,1,2\n8,3,4.5\n", out="s.csv")
     assert (refused.status, refused.told) == (2, f"cannot be scored: {text}\n")
     scored = score("matrix", None, "--columns", "a,b", out="s.csv")
@@ -440,7 +440,7 @@ def test_a_run_that_is_cut_goes_on(score: Score, site: Site, tmp_path: Path) -> 
     site.shut_after = 10**9
     again = score("rent", *command, out="s.csv")
     assert again.status == 2
-    assert f"a run was cut before its end, or is not at its end: go on with --resume, or remove {part}" in again.told
+    assert f"a run has begun it: wait for its end; if it was cut, go on with --resume, or remove {part}" in again.told
     for model, *more in (("matrix", "--columns", "area,floor"), ("rent", "--columns", "town,area,floor")):
         other = score(model, *command, *more, "--resume", out="s.csv")
         assert (other.status, f'"columns": {json.dumps(more[-1].split(","))}}}' in other.told) == (2, True)
@@ -458,7 +458,7 @@ def test_a_run_that_is_cut_goes_on(score: Score, site: Site, tmp_path: Path) -> 
 def test_no_column_of_the_output_takes_the_place_of_another(score: Score, site: Site, out: str, name: str) -> None:
     site.server.register("named", lambda x: {name: x, "p": np.stack([x, x], 1)}, inputs=[TensorSpec("x", "FP64", [-1])])
     stopped = score("named", "x\n1.5\n2.5\n", out=out)
-    assert (stopped.status, "stopped, as two columns of the output have the same name: ['row', " in stopped.told) == (1, True)
+    assert (stopped.status, f"stopped, as two columns of the output have the same name: ['{name}']" in stopped.told) == (1, True)
     assert stopped.text == ""
 
 

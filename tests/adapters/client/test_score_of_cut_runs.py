@@ -79,7 +79,7 @@ def test_of_two_runs_with_one_file_the_second_is_refused(score: Score, waiting: 
         finally:
             waiting.goes_on.set()
         assert first.result(60).status == 0
-    assert (second.status, f"{tmp_path / 's.csv'}: a run was cut before its end, or is not at its end" in second.told) == (2, True)
+    assert (second.status, f"{tmp_path / 's.csv'}: a run has begun it: wait for its end" in second.told) == (2, True)
     assert second.text.splitlines() == SCORED
 
 

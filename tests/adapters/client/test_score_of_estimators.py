@@ -127,6 +127,8 @@ def test_a_column_that_nobody_declares_has_one_form_in_all_requests(score: Score
             rows = '{"a": true}\n{"a": true}\n{"a": null}\n{"a": false}\n'
             kinds = score("m", rows, "--chunk", chunk, at=at, rows="rows.jsonl").values
             assert set(kinds) == {"bool", "NoneType"}
+            mixed = score("m", '{"a": "x"}\n{"a": "y"}\n{"a": 1}\n', "--chunk", chunk, at=at, rows="rows.jsonl").values
+            assert mixed == ["str", "str", "int"]
 
 
 def test_a_column_may_be_sent_twice_in_an_array(score: Score) -> None:
