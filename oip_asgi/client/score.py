@@ -16,7 +16,6 @@ import json
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -320,8 +319,11 @@ def read_outputs(response: InferenceResponse, rows: Sequence[Row], suffix: str) 
         else:
             columns.append((name, array.tolist()))
     names = [name for name, _ in columns]
-    twice = [name for name, times in Counter(names).items() if times > 1]
-    need(not twice, f"two columns of the output have the same name: {twice[:10]}", CannotGoOn)
+    need(
+        len({*names}) == len(names),
+        f"two columns of the output have the same name, of {names[:100]}",
+        CannotGoOn,
+    )
     return [
         dict(zip(names, row, strict=True)) for row in zip(*(values for _, values in columns), strict=True)
     ]
