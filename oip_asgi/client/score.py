@@ -241,8 +241,8 @@ def plan_inputs(
 
     Args:
         specs: What the model declares of inputs that have a value for each row.
-        asked: The columns to send. If there are none, it is those that the model declares, or all of the
-            file for an array, or if it declares none.
+        asked: The columns to send. If there are none, it is those that the model declares and the file has,
+            or all of the file for an array, or if the model declares none.
         types: Those of the values of each column of the file.
         total: How many rows it has. If it has none, its columns do not matter.
         are_texts: Whether all values of the file are texts.
@@ -256,10 +256,11 @@ def plan_inputs(
         if array or not specs
         else {spec.name: spec for spec in specs}
     )
-    names = asked or list(declared)
+    # a file without a column may mean the default; but one that has another column may have misspelled it
+    names = asked or [name for name in declared if name in types or types.keys() - declared.keys()]
     missing = [name for name in names if name not in types or name not in declared]
     need(
-        not missing or total == 0,
+        (names and not missing) or total == 0,
         f"{missing[:10]}: expected columns that the file has, {list(types)[:10]}, and the model takes, "
         f"{list(declared)[:10]}; --columns says which are sent",
     )
@@ -567,7 +568,7 @@ def run(options: argparse.Namespace) -> int:
                             f"{(total - done) / rate:,.0f} s left{ends}"
                         )
             except (CannotGoOn, ConnectionFailed, KeyboardInterrupt) as stopped:
-                why = f"; stopped, as {str(stopped) or 'it was interrupted'}; --resume goes on from here"
+                why = f"; stopped, as {str(stopped) or 'it was interrupted'}"
             finally:  # also if the disk is full: threads that wait for the server end then
                 gives_up.set()
             refused = [
@@ -585,10 +586,11 @@ def run(options: argparse.Namespace) -> int:
             f"; refused: {len(refused):,}, with the reasons in {refused_file}, such as: "
             f"{refused[0]['reason']}"
         )
-    if done == total:
+    if done == total or not is_written:  # where nothing is scored, the next run begins anew
         file.unlink(missing_ok=True)
     sys.stderr.write(
         f"{begins and begins + ends}{done - len(refused):,} of {total:,} rows are scored"
-        f"{f': {out}' if is_written else ''}{reasons}{why if done < total else ''}\n"
+        f"{f': {out}' if is_written else ''}{reasons}{why if done < total else ''}"
+        f"{'; --resume goes on from here' if is_written and done < total else ''}\n"
     )
     return int(done - len(refused) < total)

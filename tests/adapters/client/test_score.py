@@ -343,6 +343,7 @@ def test_names_of_columns(score: Score) -> None:
     )
     assert (near.status, near.told) == (2, f"cannot be scored: {told}\n")
     assert score("pay", None, "--columns", "age").values == [0.0]
+    assert score("pay", "age\n1\n").values == [0.0]  # no column may be meant for the optional input
     assert "['Bonus']: expected columns that" in score("pay", None, "--columns", "age,Bonus").told
 
 
@@ -466,7 +467,8 @@ def test_it_stops_where_no_row_can_be_scored(score: Score) -> None:
     stopped = score("rent", "town,area,floor\n" + "a,-1,0\n" * 50, "--chunk", "4", out="s.csv")
     assert stopped.status == 1
     assert "; refused: 4, with the reasons in" in stopped.told
-    assert "s.refused.csv, such as: no flat is that small; stopped, as all of the first 4 rows are refused; --resume" in stopped.told
+    assert "s.refused.csv, such as: no flat is that small; stopped, as all of the first 4 rows are refused\n" in stopped.told
+    assert not list(stopped.out.parent.glob("*.part.jsonl"))  # nothing is scored, so the next run begins anew
     stopped = score("all", "a,b\n1,2\n3,4\n", out="t.csv")
     assert "the model does not score row by row: the output 'output_0' of 2 rows has the shape [1]" in stopped.told
     stopped = score("plain", "a,b\n1,2\n3,4\n", out="u.csv")  # which declares nothing
