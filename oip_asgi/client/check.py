@@ -62,8 +62,8 @@ class Row(NamedTuple):
     - `twice`, that input once more; `ask`, only the last output; `set` and `drop`, members by their paths,
       such as `inputs/0/name`.
     - `binary`, the request with binary data, and what is wrong with these (see `_write_binary`).
-    - `body`, another text instead of the request; `append`, text that is sent behind it; `cut`, how many
-      bytes are left out at its end; `headers`, those that are added.
+    - `body`: this text is sent, and not the request. `append`: this text is sent after it. `cut`: the last
+      bytes are not sent, so many. `headers`: these are added.
     - `strain`: it is sent only with --strain.
     """
 
