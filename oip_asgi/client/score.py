@@ -212,8 +212,8 @@ def find_reading(spec: TensorSpec, types: set[type], *, are_texts: bool) -> Call
 """What a column is taken for that nobody declares."""
 
 
-def _gather(values: list[Any], spec: TensorSpec, types: set[type], *, are_texts: bool) -> Any:
-    """What a `Client` takes for the values of a column: a Series where nobody declares them and they are
+def find_form(spec: TensorSpec, types: set[type], *, are_texts: bool) -> Callable[[list[Any]], Any]:
+    """Find what a `Client` takes for the values of a column: a Series where nobody declares them and they are
     of several types or missing, so that all requests have one form; an array for texts that are base64
     already."""
     if (
@@ -221,8 +221,8 @@ def _gather(values: list[Any], spec: TensorSpec, types: set[type], *, are_texts:
         and not types <= {int, float, type(None)}
         and (type(None) in types or (len(types) > 1 and not are_texts))
     ):
-        return pd.Series(values, dtype=object)
-    return (
+        return partial(pd.Series, dtype=object)
+    return lambda values: (
         np.array(values, dtype=object)
         if spec.content_type == "base64" and {*map(type, values)} == {str}
         else values
@@ -270,13 +270,9 @@ def plan_inputs(
         if name not in missing  # of a file without rows
     }
     if array is None:
+        forms = {name: find_form(declared[name], types[name], are_texts=are_texts) for name in readings}
         return lambda rows: {
-            name: _gather(
-                [read(values.get(name)) for _, values in rows],
-                declared[name],
-                types[name],
-                are_texts=are_texts,
-            )
+            name: forms[name]([read(values.get(name)) for _, values in rows])
             for name, read in readings.items()
         }
     need(
@@ -504,8 +500,11 @@ def make_plan(
     make_inputs = plan_inputs(specs, options.columns, types, total, are_texts=are_texts)
 
     def ask(rows: Sequence[Row]) -> list[Mapping[str, Any]]:
-        scored = client.infer(options.model, make_inputs(rows), version=options.version, binary=binary)
-        return read_outputs(scored, rows, options.out.suffix.lower())
+        return read_outputs(
+            client.infer(options.model, make_inputs(rows), version=options.version, binary=binary),
+            rows,
+            options.out.suffix.lower(),
+        )
 
     return partial(patiently, ask), total
 
