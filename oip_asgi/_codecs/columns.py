@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 import numpy as np
 
 from .._protocol.datatypes import Array, object_array, widen
-from .._protocol.errors import InvalidRequest, show
+from .._protocol.errors import InvalidRequest, list_names, show
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import Tensor, make_tensor
 from .base import bytes_of, rows_of
@@ -82,7 +82,7 @@ def apply_declaration(tensor: Tensor, spec: TensorSpec | None) -> Tensor:
         array, parameters = np.full(array.shape, MISSING[sent], object), {**parameters, "content_type": sent}
     elif is_another and not array.size:
         sent, parameters = declared, {**parameters, "content_type": str(declared)}
-    if is_another and sent not in readable:
+    elif is_another and sent not in readable:
         raise InvalidRequest(
             f"{here} has the content_type {show(sent)}, but the model declares {show(declared)}: expected "
             f"{' or '.join(readable)}, or none"
@@ -91,11 +91,10 @@ def apply_declaration(tensor: Tensor, spec: TensorSpec | None) -> Tensor:
         declared is None and spec.dtype.hasobject and spec.other_datatypes is None
     )
     if sent == PandasJSONCodec.content_type and are_texts:
-        for index, text in enumerate(() if is_missing else array.ravel()):
-            if text.strip() != b"null" and text.strip()[:1] != b'"':
+        for index, text in enumerate(map(bytes.strip, () if is_missing else array.ravel())):
+            if text != b"null" and text[:1] != b'"':
                 raise InvalidRequest(
-                    f"{here}: element {index} is {show(text.strip())}: expected the JSON text of a string, "
-                    "or null"
+                    f"{here}: element {index} is {show(text)}: expected the JSON text of a string, or null"
                 )
         # nulls alone would not show that it is one of strings
         parameters = {DTYPE: str(find_default_dtype(StringCodec.content_type)), **parameters}
@@ -285,7 +284,10 @@ def _to_categories(series: pd.Series[Any], tensor: Tensor) -> pd.Series[Any]:
         codes = _find_codes(series, categories)
         unknown = np.flatnonzero((codes < 0) & series.notna().to_numpy())
         if len(unknown):
-            raise ValueError(f"row {unknown[0]} is {show(series.iloc[unknown[0]])}, which is not one of them")
+            raise InvalidRequest(
+                f"column {show(tensor.name)}, row {unknown[0]}: {show(series.iloc[unknown[0]])} is no "
+                f"category: expected {list_names(categories.tolist())}"
+            )
         if (
             (codes < 0).any()
             and categories.dtype == object

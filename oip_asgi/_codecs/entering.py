@@ -18,7 +18,7 @@ from datetime import date, datetime
 from types import MappingProxyType, NoneType
 from typing import Any, Final, NamedTuple
 
-from .._json.checked_data import Form, check_elements, flatten, to_whole
+from .._json.checked_data import Form, check_elements, flatten
 from .._json.tensor_data import from_elements
 from .._json.text import NO_SCALARS, ONLY_FLOATS, Literal, Unusual, find_problem
 from .._protocol.datatypes import (
@@ -32,6 +32,7 @@ from .._protocol.datatypes import (
     check_exact,
     choose_writer,
     object_array,
+    to_whole,
     to_wire_array,
 )
 from .._protocol.errors import InvalidRequest, show
@@ -121,11 +122,7 @@ def enter(
     kind = None if spec is None else _find_kind(spec)
     try:
         if kind is not JSON and (type(value) is dict or (value is None and not is_column)):
-            got = NO_SCALARS[type(value)] if is_json else show(value)
-            of = "" if spec is None else f" of {spec.datatype}"
-            number = f"; for a missing number, write [{got}]" if kind is NUMBER else ""
-            hint = f"{number}; if it has a default, leave it out" if value is None else ""
-            raise InvalidRequest(f"data is {got}: expected a scalar or a list{of}{hint}")
+            raise _make_no_list_error(value, spec, kind, is_json=is_json)
         leaves, shape = _take_apart(value, are_items=kind is JSON)
         classes = set(map(type, leaves))
         if kind is None or spec is None:
@@ -147,6 +144,16 @@ def enter(
         filled = None if spec is None or spec.fits(flat) else fill_shape(spec.shape, len(leaves))
         array = array.reshape(flat if filled is None else filled)
     return make_tensor(name, array, {} if content_type is None else {"content_type": content_type})
+
+
+def _make_no_list_error(
+    value: Any, spec: TensorSpec | None, kind: Kind | None, *, is_json: bool
+) -> InvalidRequest:
+    got = NO_SCALARS[type(value)] if is_json else show(value)
+    of = "" if spec is None else f" of {spec.datatype}"
+    number = f"; for a missing number, write [{got}]" if kind is NUMBER else ""
+    hint = f"{number}; if it has a default, leave it out" if value is None else ""
+    return InvalidRequest(f"data is {got}: expected a scalar or a list{of}{hint}")
 
 
 def _take_apart(value: Any, *, are_items: bool) -> tuple[list[Any], tuple[int, ...]]:
@@ -195,7 +202,7 @@ def _guess(leaves: list[Any], classes: set[type], *, is_json: bool) -> tuple[Kin
     guess = next(((kind, dtype) for known, kind, dtype in _GUESSES if alike <= known), None)
     if guess is None:
         if not is_json and (others := classes - _OF_JSON - {bytes, datetime, date}):
-            # which says what to write instead
+            # its error says what to write instead
             to_wire_array([next(each for each in leaves if type(each) in others)])
         raise InvalidRequest(
             "data has elements of several types, or objects: expected strings, numbers, or true and false"
@@ -243,10 +250,10 @@ def _read(
         leaves = [str(each) if type(each) is Literal else each for each in leaves]
     if float in classes and dtype.kind in "iu":
         leaves = [to_whole(each) if type(each) is float else each for each in leaves]
-    is_wrong = (dtype.kind in "fViu" and not classes <= _NUMBERS[is_json]) or (
+    has_wrong = (dtype.kind in "fViu" and not classes <= _NUMBERS[is_json]) or (
         is_json and float in classes and (math.inf in leaves or -math.inf in leaves)
     )
-    return from_elements(leaves, dtype, shape, is_json=is_json, is_wrong=is_wrong)
+    return from_elements(leaves, dtype, shape, is_json=is_json, has_wrong=has_wrong)
 
 
 def _write(leaves: list[Any], classes: set[type], kind: Kind, shape: tuple[int, ...]) -> Array:
@@ -267,13 +274,13 @@ def _read_beside_missing(
 ) -> tuple[Array, str | None]:
     """A column in which some values are missing, and its content type: dates have NaT, and others are among
     JSON texts, as null."""
-    there = [kind.stand_in if each is None else each for each in leaves]
-    array = _read(name, there, set(map(type, there)), kind, dtype, shape, is_json).ravel()
+    filled = [kind.stand_in if each is None else each for each in leaves]
+    array = _read(name, filled, set(map(type, filled)), kind, dtype, shape, is_json).ravel()
     if kind is DATE:
         array[[each is None for each in leaves]] = NO_DATE
         return array.reshape(shape), DatetimeCodec.content_type
     values = [
-        None if there is None else each.decode() if isinstance(each, bytes) else each
-        for there, each in zip(leaves, array.tolist(), strict=True)
+        None if leaf is None else each.decode() if isinstance(each, bytes) else each
+        for leaf, each in zip(leaves, array.tolist(), strict=True)
     ]
     return PandasJSONCodec.encode_input(name, values).array.reshape(shape), PandasJSONCodec.content_type

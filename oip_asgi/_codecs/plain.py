@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from .._json.text import MAX_DEPTH, check_unseen
-from .._protocol.datatypes import FIRST_ROUNDED, Array, Writers, object_array
+from .._protocol.datatypes import Array, Writers, object_array, to_whole
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import Tensor, make_tensor
 from .base import InputCodec, ListCodec, SingleTensorCodec, bytes_of, decode_elements
@@ -142,10 +142,7 @@ def read_beside_missing(tensor: Tensor, kind: str) -> list[Any]:
     values = PandasJSONCodec.decode_input(tensor)
     classes = {*map(type, values)}
     if kind in "iu" and float in classes:
-        return [
-            int(each) if type(each) is float and each.is_integer() and abs(each) < FIRST_ROUNDED else each
-            for each in values
-        ]
+        return [to_whole(each) if type(each) is float else each for each in values]
     if kind == "b" and int in classes:
         return [each == 1 if type(each) is int and each in (0, 1) else each for each in values]
     return values
@@ -171,7 +168,7 @@ def _to_texts(values: Sequence[Any], name: str) -> list[bytes]:
 
 def _to_plain(value: Any) -> Any:
     """A value as `json` writes it: arrays as lists, NaN as None, infinities as strings."""
-    # of which it makes numbers
+    # numpy makes whole numbers of dates
     if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind not in "mM":
         value = value.tolist()
     if isinstance(value, dict):
@@ -220,7 +217,7 @@ CALENDAR: Final = np.datetime64("0001", "Y"), np.datetime64("9999", "Y")
 NANOSECONDS: Final = np.datetime64("1678", "Y"), np.datetime64("2261", "Y")
 """The first and the last whole year that 64 bits of nanoseconds reach."""
 
-_EXPECTED_DATE: Final = "an ISO 8601 date and time"
+EXPECTED_DATE: Final = "an ISO 8601 date and time"
 
 _FINER: Final = re.compile(rb"\.[0-9]{6}([0-9]{1,3})")
 """The digits of a text that are finer than microseconds."""
@@ -268,7 +265,7 @@ class DatetimeCodec(ListCodec[datetime]):
         if not any(map(_FINER.search, elements)):
             with suppress(ValueError):  # the error of the loop below names the element
                 return _parse_dates(elements)
-        return decode_elements(request_input, read_moment, cls.content_type, _EXPECTED_DATE)
+        return decode_elements(request_input, read_moment, cls.content_type, EXPECTED_DATE)
 
 
 def _parse_dates(elements: list[bytes]) -> list[datetime]:
@@ -314,7 +311,7 @@ def read_points(tensor: Tensor) -> tuple[Array, bool]:
     """The dates of a BYTES tensor as `datetime64`, and whether they have an offset: then they are in UTC. NaT
     is a missing date."""
     elements = bytes_of(tensor, DatetimeCodec.content_type)
-    indices = [index for index, element in enumerate(elements) if element != NO_DATE]
+    indices = np.flatnonzero([element != NO_DATE for element in elements])
     there = [elements[index] for index in indices]
     try:
         moments = _parse_dates(there)
@@ -323,7 +320,7 @@ def read_points(tensor: Tensor) -> tuple[Array, bool]:
         ]
     except (ValueError, OverflowError):
         # its error names the element
-        decode_elements(tensor, _check_date, DatetimeCodec.content_type, _EXPECTED_DATE)
+        decode_elements(tensor, _check_date, DatetimeCodec.content_type, EXPECTED_DATE)
         raise
     are_zoned = [moment.tzinfo is not None for moment in moments]
     if not all(are_zoned) and any(are_zoned):
@@ -333,14 +330,17 @@ def read_points(tensor: Tensor) -> tuple[Array, bool]:
             "a date and time with an offset from UTC, as other elements have",
         )
     points = np.full(len(elements), "NaT", "M8[us]")
-    points[elements_at := np.array(indices, int)] = np.array(in_utc, "M8[us]")
+    points[indices] = np.array(in_utc, "M8[us]")
     finer = [int(match[1].ljust(3, b"0")) if match else 0 for match in map(_FINER.search, there)]
     if any(finer):
         if not are_between(points, *NANOSECONDS):
-            expected = "microseconds at most, since other elements are outside the years 1678 to 2261"
-            raise _make_date_error(tensor, indices[np.flatnonzero(finer)[0]], expected)
+            raise _make_date_error(
+                tensor,
+                indices[np.flatnonzero(finer)[0]],
+                "microseconds at most, since other elements are outside the years 1678 to 2261",
+            )
         points = points.astype("M8[ns]")
-        points[elements_at] += np.array(finer, "m8[ns]")
+        points[indices] += np.array(finer, "m8[ns]")
     return points, any(are_zoned)
 
 

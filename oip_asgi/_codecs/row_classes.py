@@ -27,6 +27,7 @@ from .base import decode_elements, find_class, rows_of
 from .column_dtypes import DTYPE
 from .entering import enter
 from .plain import (
+    EXPECTED_DATE,
     NO_DATE,
     Base64Codec,
     DatetimeCodec,
@@ -58,8 +59,6 @@ _RANGE: Final = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
 _TYPED: Final[Mapping[str | None, Mapping[str, str]]] = {None: {}, "str": {"content_type": "str"}}
 
 _MIDNIGHT: Final = time()
-
-_DATE: Final = "an ISO 8601 date and time"
 
 _OURS: Final = (Tensor, InferenceRequest, InferenceResponse, InferenceContext, RequestOutput, TensorSpec)
 """Classes that have another meaning in a signature."""
@@ -143,14 +142,14 @@ class Field(NamedTuple):
         if not self.is_date:
             return read_beside_missing(tensor, KINDS[self.of][1].dtype.kind)
         return decode_elements(
-            tensor, lambda text: self.read_cell(read_json(text)), PandasJSONCodec.content_type, _DATE
+            tensor, lambda text: self.read_cell(read_json(text)), PandasJSONCodec.content_type, EXPECTED_DATE
         )
 
     def _read_dates(self, tensor: Tensor) -> list[Any]:
         if not self.is_nullable:  # the texts are read without Python code for each
             moments = DatetimeCodec.decode_input(tensor)
             return moments if self.of is types.DateTimeType else [*map(_to_day, moments)]
-        return decode_elements(tensor, self._read_date, DatetimeCodec.content_type, _DATE)
+        return decode_elements(tensor, self._read_date, DatetimeCodec.content_type, EXPECTED_DATE)
 
     def _read_date(self, text: bytes) -> datetime | date | None:
         if text == NO_DATE and self.is_nullable:
@@ -166,7 +165,9 @@ class Field(NamedTuple):
         try:
             return cell.encode() if self.is_binary else self._read_date(cell.encode())
         except ValueError:
-            raise ValueError(f"expected {_DATE}, to the microsecond at most, got {show(cell)}") from None
+            raise ValueError(
+                f"expected {EXPECTED_DATE}, to the microsecond at most, got {show(cell)}"
+            ) from None
 
     def write(self, spec: TensorSpec, values: list[Any]) -> Tensor:
         """The tensor of a column, whose values were checked: numbers and texts are not looked at again."""

@@ -1,7 +1,8 @@
 """Values of a Python caller, by name or as a data frame -> input tensors. Nothing is copied that is a tensor
 already.
 
-Numbers become INT64, UINT64 or FP64, unless a declaration says what they become.
+Numbers of Python become INT64, UINT64 or FP64, unless a declaration says what they become. Arrays keep their
+dtype, and are refused if a model takes another one.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def to_inputs(
             request = whole.encode_request(inputs)
         except _UNENCODABLE as error:
             raise InvalidRequest(str(error) if isinstance(whole, Rows) else f"inputs: {error}") from error
-        # whose codec may be a user's
+        # a user's codec may have made them: a model gets tensors of ours
         return [
             Tensor(tensor.name, tensor.array, tensor.parameters) for tensor in request.inputs
         ], request.parameters
@@ -91,7 +92,7 @@ def to_inputs(
             tensors.append(_encode_value(key, value, spec, codecs, is_column=name in columns))
         except _UNENCODABLE as error:
             text = "it is nested too deep" if isinstance(error, RecursionError) else f"{error}"
-            # a codec says which one too
+            # some codecs begin with the name of the tensor
             raise InvalidRequest(f"input {show(key)}: {text.removeprefix(f'tensor {key!r}: ')}") from error
     return tensors, {}
 
@@ -112,7 +113,8 @@ def _encode_value(
         value = _convert_value(value, spec)
     if isinstance(value, (ndarray, np.generic)):
         found = np.atleast_1d(value) if isinstance(value, np.generic) else as_array(value)
-        with suppress(*([TypeError] if found.dtype.kind in "OM" else [])):  # then it is as a list
+        # objects and dates that are no tensor by themselves are read as a list is
+        with suppress(*(TypeError,) if found.dtype.kind in "OM" else ()):
             return make_tensor(name, to_wire_array(found), {})
         value = _unwrap(found)
     return enter(name, value, spec, is_json=False, is_column=is_column)
@@ -120,9 +122,9 @@ def _encode_value(
 
 def _find_codec(value: Any, spec: TensorSpec | None, codecs: Codecs) -> AnyInputCodec | None:
     """The codec of the user that makes a tensor of a value."""
-    if spec is not None and spec.content_type not in (None, "np"):
-        return codecs.inputs[str(spec.content_type)] if codecs.is_users(str(spec.content_type)) else None
-    return codecs.users_codec_for_value(value)
+    if spec is None or spec.content_type is None or spec.content_type == "np":
+        return codecs.users_codec_for_value(value)
+    return codecs.inputs[spec.content_type] if codecs.is_users(spec.content_type) else None
 
 
 def _convert_value(value: Any, spec: TensorSpec | None) -> Any:

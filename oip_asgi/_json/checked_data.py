@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 import numpy as np
 
-from .._protocol.datatypes import FIRST_ROUNDED, DType, datatype_of
+from .._protocol.datatypes import DType, datatype_of, to_whole
 from .._protocol.errors import InvalidRequest, show
 from .text import ONLY_FLOATS, Unusual
 
@@ -33,8 +33,8 @@ _EXPECTED: Final = {True: _OF_JSON, False: {**_OF_JSON, "b": "True, False, 0 or 
 _MISSING: Final = {
     True: {
         **{
-            kind: f"; a model that takes a column gets missing {elements} as null in generate, and in infer "
-            'as JSON texts: datatype "BYTES", '
+            kind: f'; a model that declares a column with pd_dtype="THIS_DTYPE" gets missing {elements} as '
+            'null in generate, and in infer as JSON texts: datatype "BYTES", '
             f'parameters {{"content_type": "pd_json", "pd_dtype": "THIS_DTYPE"}}, data ["null", "{example}"]'
             for kind, elements, example in (
                 ("b", "booleans", "true"),
@@ -51,7 +51,7 @@ _MISSING: Final = {
     False: {
         **dict.fromkeys(
             "biu",
-            "; for a missing value, the model has to take a column, such as x: pd.Series, with "
+            "; for a missing value, the model has to declare a column, such as x: pd.Series, with "
             'pd_dtype="THIS_DTYPE"',
         ),
         "O": "; for a missing value, the model has to take columns of a data frame",
@@ -126,12 +126,6 @@ class Form(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         flat = f"{self.size} in a flat array for shape {list(self.shape)}"
         return flat if len(self.shape) < 2 else f"{flat}, or arrays nested exactly so"
-
-
-def to_whole(number: float) -> float:
-    """The integer that a number with a fraction or an exponent stands for. Any other stays, and is refused
-    where it stands: one that is not whole, not finite, or may have been rounded."""
-    return int(number) if number.is_integer() and abs(number) < FIRST_ROUNDED else number
 
 
 def _read_integer(text: str) -> int | float:

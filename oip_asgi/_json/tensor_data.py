@@ -29,6 +29,7 @@ from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__g
 from .._protocol import schemas
 from .._protocol.datatypes import (
     DTYPES,
+    INFINITE,
     Array,
     Buffer,
     DType,
@@ -77,9 +78,6 @@ _FEW: Final = 500
 """How many slow numbers may be read on an event loop, which takes 6 milliseconds; and how many lists and
 strings a text may have, of which each is an object, that is read whole."""
 
-_INFINITE: Final = 2**1024
-"""The first whole number of which no float can be made."""
-
 _STEP: Final = 2**13
 """Elements that are written in one call."""
 
@@ -100,11 +98,10 @@ def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
 
 
 def from_elements(
-    flat: list[Any], dtype: DType, shape: tuple[int, ...], *, is_json: bool, is_wrong: bool
+    flat: list[Any], dtype: DType, shape: tuple[int, ...], *, is_json: bool, has_wrong: bool
 ) -> Array:
-    """Elements that JSON or Python has as an array. Errors say which of them is wrong, of which it may be
-    known that there is one."""
-    if not is_wrong:
+    """Make an array of elements. `has_wrong` says that one is wrong: the error says which."""
+    if not has_wrong:
         with suppress(Unusual):
             return from_value(flat, dtype, shape)
     checked_data.check_elements(
@@ -202,7 +199,7 @@ def _pack_elements(flat: list[Any], dtype: DType, shape: tuple[int, ...], first:
     if dtype.kind in "iu":
         make_integer_array(flat, dtype, "data", first)
     for index, each in enumerate(flat, first):
-        if type(each) is int and abs(each) >= _INFINITE:
+        if type(each) is int and abs(each) >= INFINITE:
             raise InvalidRequest(f"data: element {index} is out of range for {datatype_of(dtype)}")
     wide = np.array(flat, np.float64)
     index = int(np.argmax(find_overflow(wide, cast(wide, dtype))))
@@ -295,29 +292,30 @@ def to_json(array: Array) -> bytes:
     """An array of a protocol dtype as the JSON text of `data`: flat, always valid JSON, no value lost."""
     flat = array.reshape(-1)
     if len(flat) <= _STEP:
-        return _encode(to_value(flat, 0))
+        return _encode(_list_elements(flat, 0))
     texts = [
-        _encode(to_value(flat[start : start + _STEP], start))[1:-1] for start in range(0, len(flat), _STEP)
+        _encode(_list_elements(flat[start : start + _STEP], start))[1:-1]
+        for start in range(0, len(flat), _STEP)
     ]
     texts[0], texts[-1] = b"[" + texts[0], texts[-1] + b"]"  # the whole, which may be long, is copied once
     return b",".join(texts)
 
 
-def to_value(array: Array, first: int | None = None) -> list[Any] | msgspec.Raw:
+def to_value(array: Array) -> list[Any] | msgspec.Raw:
     """An array of a protocol dtype as an encoder takes it: a list of its elements, or JSON text if there are
-    many. NaN becomes null.
+    many."""
+    return msgspec.Raw(to_json(array)) if array.size > _STEP else _list_elements(array, 0)
 
-    If it is a piece of a longer array, `first` is the index of its first element there, and the result is a
-    list.
-    """
-    if first is None and array.size > _STEP:
-        return msgspec.Raw(to_json(array))
+
+def _list_elements(array: Array, first: int) -> list[Any]:
+    """The elements of an array as an encoder takes them: NaN becomes null. Errors need `first`, the index of
+    the first of them in the whole."""
     kind = array.dtype.kind
     if kind == "V":
         array = cast(array, DTYPES["FP64"])
     flat: list[Any] = (array if array.ndim == 1 else array.ravel()).tolist()
     if kind == "O":
-        return _decode_strings(flat, first or 0)
+        return _decode_strings(flat, first)
     if kind in "fV" and not math.isfinite(sum(flat)):
         return [("Infinity" if value > 0 else "-Infinity") if math.isinf(value) else value for value in flat]
     return flat

@@ -291,12 +291,12 @@ class Registry:
 
 def _index_versions(name: str, models: list[Model]) -> dict[tuple[str, str | None], Model]:
     """What requests for a name find, given all its versions."""
-    by_path: dict[tuple[str, str | None], Model] = {(name, model.version): model for model in models}
+    found: dict[tuple[str, str | None], Model] = {(name, model.version): model for model in models}
     if models:
-        by_path[name, None] = find_default(models)
+        found[name, None] = find_default(models)
         if models[0].version is None:
-            by_path[name, UNVERSIONED] = models[0]
-    return by_path
+            found[name, UNVERSIONED] = models[0]
+    return found
 
 
 @lru_cache(256)  # the same from request to request

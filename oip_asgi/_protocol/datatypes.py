@@ -1,6 +1,5 @@
 """One table: the protocol's datatypes and numpy's; and how a value, such as a list that a model returned,
-becomes an array of one of them. Knows nothing of JSON, wire
-formats or requests.
+becomes an array of one of them. Knows nothing of JSON, wire formats or requests.
 
 Specification: Tensor Data Types. Wire order is little-endian, so the table's dtypes are too.
 """
@@ -88,6 +87,9 @@ FLOATING: Final = frozenset({"FP16", "BF16", "FP32", "FP64"})
 FIRST_ROUNDED: Final = 2.0**53
 """From here on, a float of FP64 may be another whole number than the one it was made of."""
 
+INFINITE: Final = 2**1024 - 2**970
+"""The first whole number of which no float can be made: it is nearer to the next power of two."""
+
 MAX_RANK: Final = 64
 """numpy's own limit on dimensions."""
 
@@ -171,9 +173,6 @@ _TOGETHER: Final = 2**16
 """How many elements of BYTES become an array at a time. That takes a millisecond; then other threads may run.
 Without that, 32 MiB of short strings held them up for 100 to 300 milliseconds."""
 
-_NEARLY_INFINITE: Final = 2**1023
-"""From here on, a float of a whole number may be out of range, which is another error."""
-
 Writer: TypeAlias = Callable[[Any], bytes]
 
 Writers: TypeAlias = Mapping[type, Writer]
@@ -242,8 +241,7 @@ def as_array(value: Any, preferred: DType | None = None) -> Array:
     if kind == "f" and _holds_integers(value) and (np.abs(array) >= FIRST_ROUNDED).any():
         raise TypeError(
             "its whole numbers are floats where one is missing, which rounds those of 2**53 or more: make "
-            "it a column, "
-            'as in pandas.Series(values, dtype="Int64")'
+            'it a column, as in pandas.Series(values, dtype="Int64")'
         )
     if (
         kind == "f"
@@ -261,16 +259,18 @@ def as_array(value: Any, preferred: DType | None = None) -> Array:
 def check_exact(elements: Iterable[Any]) -> None:
     """Refuse whole numbers of which floats are made, if one would be another one then."""
     for each in elements:
-        if (
-            isinstance(each, (int, np.integer))
-            and abs(int(each)) < _NEARLY_INFINITE
-            and float(each) != int(each)
-        ):
+        # one that is out of range is another error
+        if isinstance(each, (int, np.integer)) and abs(int(each)) < INFINITE and float(each) != int(each):
             raise TypeError(
                 f"{show(int(each))} would be rounded, as a fraction or a missing value beside it makes FP64 "
-                "of it: "
-                "declare FP64, or write floats"
+                "of it: declare FP64, or write floats"
             )
+
+
+def to_whole(number: float) -> float:
+    """The integer that a number with a fraction or an exponent stands for. Any other stays, and is refused
+    where it stands: one that is not whole, not finite, or may have been rounded."""
+    return int(number) if number.is_integer() and abs(number) < FIRST_ROUNDED else number
 
 
 def _holds_integers(value: Any) -> bool:

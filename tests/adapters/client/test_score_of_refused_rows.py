@@ -66,7 +66,7 @@ def score_open(file: Path) -> int:
         ),
         ("matrix", "a,b\n1,2\n3,4\n5,6\n7,-8\n", {4: "input 'X', row 0, column 1: -8.0 is out of range"}),
         ("guests", "age,kind\n7,child\n8,row 0\n", {2: "rows[0].kind: expected 'adult' or 'child', got 'row 0'"}),
-        ("sizes", "size,b\nS,1\nM,1\nS,1\nXL,1\n", {4: "column 'size' cannot have the categories in its pd_categories: row 0 is 'XL'"}),
+        ("sizes", "size,b\nS,1\nM,1\nS,1\nXL,1\n", {4: "column 'size', row 0: 'XL' is no category: expected 'M', 'S'"}),
     ],
 )
 def test_a_reason_is_about_the_row_as_it_was_sent_alone(
@@ -82,7 +82,7 @@ def test_a_reason_is_about_the_row_as_it_was_sent_alone(
 def test_a_reason_says_what_the_model_would_have_to_take(tmp_path: Path) -> None:
     refused = refuse_rows("small", tmp_path, "rows.jsonl", '{"a": null}\n{"a": 2}\n{"a": "; for dates, write 2"}\n')
     assert [each["reason"] for each in refused] == [
-        "input 'a': data[0] is None: expected an integer for UINT8; for a missing value, the model has to take a column, such as "
+        "input 'a': data[0] is None: expected an integer for UINT8; for a missing value, the model has to declare a column, such as "
         'x: pd.Series, with pd_dtype="UInt8"',
         "input 'a': data[0] is '; for dates, write 2': expected an integer for UINT8",
     ]

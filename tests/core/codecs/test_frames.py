@@ -325,7 +325,7 @@ def told(datatype: str, data: list[Any], categories: Any, content_type: str | No
         ([told("BYTES", ["1"], {"datatype": "BYTES", "data": ["1"], "dtype": "Int8"})], "column 'x' cannot be Int8"),
         (
             [told("BYTES", ["a", "b"], {"datatype": "BYTES", "data": ["a", "c"]})],
-            "in its pd_categories: row 1 is 'b', which is not one of them",
+            "column 'x', row 1: 'b' is no category: expected 'a', 'c'",
         ),
         ([told("BYTES", ["1"], {"datatype": "BYTES", "data": ["[]"], "content_type": "pd_json"})], "in its pd_categories: unhashable"),
         ([told("BYTES", ["1"], {"datatype": "BYTES", "data": ["1"], "dtype": "category"})], "categories cannot have the dtype category"),

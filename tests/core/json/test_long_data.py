@@ -298,12 +298,12 @@ MISSING_STRINGS = (
     'and a missing date is "NaT"'
 )
 MISSING_BOOLEANS = (
-    "a model that takes a column gets missing booleans as null in generate, and in infer as JSON texts: "
+    'a model that declares a column with pd_dtype="boolean" gets missing booleans as null in generate, and in infer as JSON texts: '
     'datatype "BYTES", parameters {"content_type": "pd_json", "pd_dtype": "boolean"}, '
     'data ["null", "true"]'
 )
 MISSING_INTEGERS = (
-    "a model that takes a column gets missing integers as null in generate, and in infer as JSON texts: "
+    'a model that declares a column with pd_dtype="UInt8" gets missing integers as null in generate, and in infer as JSON texts: '
     'datatype "BYTES", parameters {"content_type": "pd_json", "pd_dtype": "UInt8"}, '
     'data ["null", "7"]'
 )

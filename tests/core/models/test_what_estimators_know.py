@@ -117,7 +117,7 @@ def test_a_booster_takes_the_categories_of_the_training(library: str) -> None:
     for sent in (frame[:3], pd.DataFrame(rows)):
         assert server.infer_sync("m", sent).outputs[0].array.ravel().tolist() == pytest.approx(expected, abs=1e-6)
     status, text = error(ask(server, "m", **{**rows, "town": ["Rom", "Ulm", "Bonn"]}))
-    assert (status, "row 0 is 'Rom', which is not one of them" in text) == (400, True)
+    assert (status, "column 'town', row 0: 'Rom' is no category: expected '" in text) == (400, True)
     assert ask(server, "m", example_of(server)).status == 200
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 import tracemalloc
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -92,6 +93,20 @@ def test_other_names_of_language_models_are_parameters() -> None:
         assert answered(server, "m", {name: 1})[0] == 200
     many = {f"top_k{number}": 1 for number in range(1000)}  # to compare them all would take long
     assert answered(server, "m", many)[0] == 200
+
+
+@pytest.mark.parametrize("datatype", ["FP32", "FP64"])
+def test_a_whole_number_that_no_float_holds_is_out_of_range(datatype: Literal["FP32", "FP64"]) -> None:
+    server, first = InferenceServer(), 2**1024 - 2**970
+    server.register("m", lambda x: x.astype(np.float64), inputs=[TensorSpec("x", datatype, [-1])])
+    for number in (first, -first, 2**1024 - 1, 10**400):
+        assert answered(server, "m", b'{"x": [0.5, %d]}' % number) == (
+            400,
+            {"error": f"input 'x': data: element 1 is out of range for {datatype}"},
+        )
+    if datatype == "FP64":
+        answer = {"model_name": "m", "output_0": [0.5, sys.float_info.max]}
+        assert answered(server, "m", b'{"x": [0.5, %d]}' % int(sys.float_info.max)) == (200, answer)
 
 
 @pytest.mark.parametrize("element", [b'{"a": NaN}', b"[[Infinity]]", b'{"a": [1e999]}', b"%s" % (b"9" * 4301)])

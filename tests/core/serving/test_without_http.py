@@ -34,7 +34,7 @@ from tests.support.pictures import Picture, PictureCodec
 from tests.support.talk import block_until, until
 
 NO_TEXT = "an array of Python objects can be a BYTES tensor only, of str or bytes, but"
-NO_INT64 = '; for a missing value, the model has to take a column, such as x: pd.Series, with pd_dtype="Int64"'
+NO_INT64 = '; for a missing value, the model has to declare a column, such as x: pd.Series, with pd_dtype="Int64"'
 NO_GAPS = "; for a missing value, the model has to take columns of a data frame"
 SEVERAL = "has elements of several types, or objects: expected strings, numbers, or true and false"
 NO_DATATYPE = "no datatype holds all of its whole numbers, not even UINT64: make floats of them, if they may be rounded"

@@ -16,7 +16,7 @@ PHONE = {"width": 360, "height": 740}
 @pytest.mark.parametrize("text", ["age,income,city,plan,since,active\n31,1.5,Bern,gold,2024-01-01,true\n", "plan\ngold\n"])
 def test_a_value_that_is_no_choice_stays_and_is_refused(show: Show, text: str) -> None:
     page = show("churn", refused=True)
-    why = "column 'plan' cannot have the categories in its pd_categories: row 0 is 'gold', which is not one of them"
+    why = "column 'plan', row 0: 'gold' is no category: expected 'basic', 'pro'"
     page.get_by_label("Rows from a CSV file").set_input_files([{"name": "a.csv", "mimeType": "text/csv", "buffer": text.encode()}])
     plan = page.get_by_label("plan, row 1")
     expect(plan.locator("option:checked")).to_have_text("gold")
