@@ -54,12 +54,15 @@ document.forms[0].onsubmit = async (event) => {
   answer.textContent = event.target.text.value;
   const body = JSON.stringify({text_input: event.target.text.value, max_words: 100});
   const response = await fetch("/v2/models/writer/generate_stream", {method: "POST", body});
+  if (!response.ok) return answer.textContent = await response.text();
   let text = "";
   for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
     const events = (text + chunk).split("\\n\\n");
     text = events.pop();
     for (const event of events) {  // others than these are comments, which keep the connection open
-      if (event.startsWith("data: ")) answer.textContent += JSON.parse(event.slice("data: ".length)).text_output;
+      if (!event.startsWith("data: ")) continue;
+      const item = JSON.parse(event.slice("data: ".length));
+      answer.textContent += item.error ?? item.text_output;
     }
   }
 };

@@ -105,7 +105,7 @@ _QUEUE: Final = _Metric(
 _EXECUTION: Final = _Metric(
     Histogram,
     "oip_execution_duration_seconds",
-    "How long the model's function took, where it did not raise.",
+    "How long the model's function took, where it did not raise and its request was not given up meanwhile.",
 )
 _FIRST: Final = _Metric(
     Histogram, "oip_first_response_duration_seconds", "From a request's body to a stream's first response."
@@ -113,7 +113,7 @@ _FIRST: Final = _Metric(
 _ROWS_OF_CALLS: Final = _Metric(
     Histogram,
     "oip_batch_rows",
-    "Rows of each call of the model's function.",
+    "Rows of each call of the model's function; 1 for a model that does not batch.",
     buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512),
 )
 _DROPPED: Final = _Metric(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import gc
 import json
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -160,6 +161,15 @@ def test_the_operations_of_the_guide() -> None:
     answer = client.post("/v2/models/double/infer", json=body)
     assert (answer.status_code, answer.json()["outputs"][0]["data"]) == (200, [4])
     assert 'oip_requests_total{model="double",outcome="ok",server="shop",version=""} 1.0' in client.get("/metrics/").text
+
+
+def test_the_numbers_of_several_processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    counted = 'from prometheus_client import Counter\nCounter("calls", "Calls.").inc(2)'
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", counted], check=True)
+    answer = Client(names_of("MultiProcessCollector(registry)")["metrics"]).get("/")
+    assert (answer.status_code, "calls_total 4.0" in answer.text) == (200, True)
 
 
 def test_errors_of_calls_in_a_route() -> None:
