@@ -101,7 +101,11 @@ def _read_parquet(file: Path) -> Iterator[Mapping[str, Any]]:
         "two of its columns have the same name",
     )
     yield from (
-        {name: cell.isoformat() if hasattr(cell, "isoformat") else cell for name, cell in row.items()}
+        {
+            name: cell.isoformat() if hasattr(cell, "isoformat") else cell
+            for name, cell in row.items()
+            if not name.startswith("__index_level_")  # numbers of rows, which pandas hides too
+        }
         for batch in opened.iter_batches(2**10)
         for row in batch.to_pylist()
     )
@@ -231,6 +235,7 @@ def find_form(spec: TensorSpec, types: set[type], *, are_texts: bool) -> Callabl
 
 def plan_inputs(
     specs: Sequence[TensorSpec],
+    scalars: Mapping[str, TensorSpec],
     asked: list[str],
     types: Mapping[str, set[type]],
     total: int,
@@ -241,6 +246,7 @@ def plan_inputs(
 
     Args:
         specs: What the model declares of inputs that have a value for each row.
+        scalars: What it declares of those that have one value.
         asked: The columns to send. If there are none, it is those that the model declares and the file has,
             or all of the file for an array, or if the model declares none.
         types: Those of the values of each column of the file.
@@ -250,9 +256,14 @@ def plan_inputs(
     Raises:
         ValueError: The columns are not those that the model takes.
     """
-    array = specs[0] if len(specs) == 1 and len(specs[0].shape) == 2 and specs[0].name not in types else None
+    # a column of lists may be all of the array
+    array = (
+        specs[0]
+        if len(specs) == 1 and len(specs[0].shape) == 2 and list not in types.get(specs[0].name, ())
+        else None
+    )
     declared = (
-        dict.fromkeys(types, array or _ANY_DATATYPE)
+        {**dict.fromkeys(types, array or _ANY_DATATYPE), **({} if array else scalars)}
         if array or not specs
         else {spec.name: spec for spec in specs}
     )
@@ -261,8 +272,8 @@ def plan_inputs(
     missing = [name for name in names if name not in types or name not in declared]
     need(
         (names and not missing) or total == 0,
-        f"{missing[:10]}: expected columns that the file has, {list(types)[:10]}, and the model takes, "
-        f"{list(declared)[:10]}; --columns says which are sent",
+        f"the columns {missing[:10]} cannot be sent: the file has {list(types)[:10]}, and the model takes "
+        f"{list(declared)[:10]}: rename them in the file, or name those to send by --columns",
     )
     readings = {
         name: find_reading(declared[name], types[name], are_texts=are_texts)
@@ -436,7 +447,9 @@ def begin_journal(journal: BinaryIO, of: Mapping[str, Any]) -> list[bool]:
     entries = read_journal(journal)
     begun = next(entries, None)
     need(
-        begun in (None, of), f"--resume: the run was begun with {json.dumps(begun)}: this is {json.dumps(of)}"
+        begun in (None, of),
+        f"--resume: {[name for name in of if begun and begun.get(name) != of[name]]} are not as when the run "
+        f"was begun: to begin anew, remove {journal.name}",
     )
     if begun is None:
         append(journal, [of])
@@ -444,9 +457,11 @@ def begin_journal(journal: BinaryIO, of: Mapping[str, Any]) -> list[bool]:
 
 
 def append(journal: BinaryIO, entries: Sequence[Mapping[str, Any]]) -> None:
-    # each begins a line, as the last one may be cut
-    lines = [f"\n{json.dumps(entry, ensure_ascii=False, default=str)}" for entry in entries]
-    journal.write("".join(lines).encode(errors="backslashreplace"))  # of what is no text, as JSON escapes it
+    # each begins a line, as the last one may be cut; what is no text is written as JSON escapes it
+    journal.writelines(
+        f"\n{json.dumps(entry, ensure_ascii=False, default=str)}".encode(errors="backslashreplace")
+        for entry in entries
+    )
     journal.flush()
 
 
@@ -464,7 +479,7 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "model": {"help": "the model that scores"},
     "rows": {"type": Path, "help": "a .csv, .jsonl or .parquet file"},
     "--out": {"type": Path, "required": True, "help": "the file for the outputs; its suffix says the format"},
-    "--resume": {"action": "store_true", "help": "go on where a run was cut"},
+    "--resume": {"action": "store_true", "help": "go on where a run was cut, if one was"},
     "--columns": {
         "type": lambda text: text.split(","),
         "default": [],
@@ -482,14 +497,15 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 def make_plan(
     options: argparse.Namespace, client: Client, patiently: Callable[..., Any]
-) -> tuple[Callable[[Sequence[Row]], list[Mapping[str, Any]]], int]:
-    """What scores some rows, and how many the file has."""
+) -> tuple[Callable[[Sequence[Row]], list[Mapping[str, Any]]], int, int]:
+    """What scores some rows, how many the file has, and how many a request may have."""
     binary = "binary_tensor_data" in patiently(client.metadata).get("extensions", ())
     declared = read_specs(patiently(client.model_metadata, options.model, options.version), "inputs")
     are_texts = options.rows.suffix.lower() == ".csv"
     specs = [spec for spec in declared if spec.shape[:1] == (-1,)]
+    scalars = {spec.name: spec for spec in declared if spec.shape in ((), (1,))}
     need(
-        specs or all(spec.shape in ((), (1,)) for spec in declared),
+        specs or len(scalars) == len(declared),
         f"the model has no input with a value for each row, but {[spec.name for spec in declared][:10]}",
     )
     # all texts are read once more if those of any column decide what becomes of it
@@ -497,16 +513,25 @@ def make_plan(
         options.rows,
         are_texts=are_texts and any(map(values_decide, specs or [_ANY_DATATYPE])),
     )
-    make_inputs = plan_inputs(specs, options.columns, types, total, are_texts=are_texts)
-
-    def ask(rows: Sequence[Row]) -> list[Mapping[str, Any]]:
-        return read_outputs(
-            client.infer(options.model, make_inputs(rows), version=options.version, binary=binary),
-            rows,
-            options.out.suffix.lower(),
-        )
-
-    return partial(patiently, ask), total
+    sent = scalars.keys() & (options.columns or types)
+    need(
+        not specs or not sent,
+        f"{sorted(sent)[:10]}: the model takes one value for a request, not one for each row: leave "
+        "them out by --columns, which names those to send",
+    )
+    make_inputs = plan_inputs(specs, scalars, options.columns, types, total, are_texts=are_texts)
+    return (
+        partial(
+            patiently,
+            lambda rows: read_outputs(
+                client.infer(options.model, make_inputs(rows), version=options.version, binary=binary),
+                rows,
+                options.out.suffix.lower(),
+            ),
+        ),
+        total,
+        1 if sent else options.chunk,
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -523,10 +548,8 @@ def run(options: argparse.Namespace) -> int:
         f"{rows} is a file that this run writes: choose another --out",
     )
     need(
-        file.exists() == options.resume,
-        f"{out}: a run has begun it: wait for its end; if it was cut, go on with --resume, or remove {file}"
-        if file.exists()
-        else f"--resume: there is no {file} to go on with: leave --resume out to score all rows",
+        options.resume or not file.exists(),
+        f"{out}: a run has begun it: wait for its end; if it was cut, go on with --resume, or remove {file}",
     )
     gives_up, why, reasons = threading.Event(), "", ""
     patiently = partial(ask_patiently, options.patience, gives_up, cache(sys.stderr.write))
@@ -535,7 +558,7 @@ def run(options: argparse.Namespace) -> int:
         Client(options.url, headers=dict(options.header)) as client,
         ThreadPoolExecutor(options.connections, "oip_asgi rows") as threads,
     ):
-        ask, total = make_plan(options, client, patiently)
+        ask, total, size = make_plan(options, client, patiently)
         with file.open("a+b" if options.resume else "x+b") as journal:
             kept = begin_journal(
                 journal,
@@ -552,7 +575,7 @@ def run(options: argparse.Namespace) -> int:
                 for entries in score_rows(
                     ask,
                     islice(read_rows(rows), begun_at, None),
-                    options.chunk,
+                    size,
                     threads,
                     4 * options.connections,
                     may_be_none=not any(kept),
