@@ -179,7 +179,7 @@ def _describe_column(name: str, column: pd.Series[Any], *, has_example: bool, ha
         declared.setdefault(DTYPE, str(column.dtype))
     if declared.get(DTYPE) == "category" and CATEGORIES not in declared:  # they are too many
         del declared[DTYPE]
-    if has_range and len(present) and tensor.datatype not in ("BYTES", "BOOL"):
+    if has_range and len(present) and tensor.datatype not in ("BYTES", "BOOL") and column.dtype != "category":
         finite = [value for value in (present.min().item(), present.max().item()) if math.isfinite(value)]
         declared.update(zip(("minimum", "maximum"), finite, strict=True) if len(finite) == 2 else ())
     return TensorSpec(name, tensor.datatype, [-1], example=example, **declared)

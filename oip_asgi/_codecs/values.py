@@ -34,13 +34,13 @@ from .torch import replace_torch
 _UNENCODABLE: Final = (TypeError, ValueError, ModelFault, OverflowError, RecursionError)
 """What a codec raises if a value cannot be a tensor."""
 
-_PLAIN: Final = (list, tuple, range, bool, int, float, str, bytes, datetime, date, dict, NoneType)
+_PLAIN: Final = (list, tuple, range, deque, bool, int, float, str, bytes, datetime, date, dict, NoneType)
 """What is no array by itself."""
 
 _NO_NUMBERS: Final = (np.flexible, np.datetime64, np.timedelta64, np.object_)
 """The scalars of numpy that are none; but for numpy, durations are integers."""
 
-_OWN: Final = frozenset(_PLAIN) - {list, tuple, range}
+_OWN: Final = frozenset(_PLAIN) - {list, tuple, range, deque}
 
 
 def to_inputs(
@@ -133,10 +133,12 @@ def _convert_value(value: Any, spec: TensorSpec | None) -> Any:
     if isinstance(value, _PLAIN):
         if type(value) is list and _OWN.issuperset(map(type, value)):
             return value
-        if isinstance(value, (list, tuple)):
+        if isinstance(value, (list, tuple, deque)):
             value = [
                 np.asarray(each)
-                if isinstance(each, (array, deque)) or (isinstance(each, memoryview) and each.format != "B")
+                if isinstance(each, array) or (isinstance(each, memoryview) and each.format != "B")
+                else list(each)
+                if isinstance(each, deque)
                 else each
                 for each in value
             ]

@@ -6,6 +6,7 @@ Specification: Tensor Data Types. Wire order is little-endian, so the table's dt
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import cache
@@ -115,17 +116,13 @@ def dtype_of(datatype: str) -> DType:
             ) from None
         extension: DType = np.dtype(bfloat16)
         return extension
+    # in Triton's configurations, the names begin with TYPE_
+    meant = _ALSO_CALLED.get(datatype.casefold().removeprefix("type_"))
+    hint = "" if meant is None else f"; did you mean {show(meant)}?"
     raise InvalidRequest(
         f"unknown datatype {show(datatype)}: expected one of {', '.join(DTYPES)}, or BF16 with ml_dtypes "
-        f"(names are case-sensitive){suggest_datatype(datatype)}"
+        f"(names are case-sensitive){hint}"
     )
-
-
-def suggest_datatype(name: str) -> str:
-    """Say which datatype was probably meant by an unknown name. In Triton's configurations, they begin with
-    `TYPE_`."""
-    meant = _ALSO_CALLED.get(name.casefold().removeprefix("type_"))
-    return "" if meant is None else f"; did you mean {show(meant)}?"
 
 
 def datatype_of(dtype: DType) -> Datatype | None:
@@ -213,13 +210,9 @@ def as_array(value: Any, preferred: DType | None = None) -> Array:
     An empty list has the `preferred` dtype. Whole numbers become floats, or unsigned, if such a dtype is
     preferred and they fit. Booleans of a list are numbers beside these, as numpy has it, and None is NaN.
     """
-    if isinstance(value, ndarray):
-        if type(value) is not ndarray and np.ma.is_masked(value):
-            raise TypeError(
-                "a masked array with masked elements is no tensor: fill them, as in array.filled(0)"
-            )
-        return np.asarray(value)
     classes = find_classes(value)
+    if isinstance(value, ndarray):
+        return np.asarray(value)
     if any(issubclass(cls, (str, bytes)) for cls in classes):
         return np.asarray(value, object)
     are_missed = {NoneType} < classes <= {int, float, NoneType}
@@ -281,13 +274,18 @@ def _holds_integers(value: Any) -> bool:
 
 
 def find_classes(value: Any) -> set[type]:
-    """The classes of the elements of lists. Those of an array of numbers are its scalars'."""
+    """The classes of the elements of lists. Those of an array of numbers are its scalars'. Raises TypeError
+    for one that is masked, as numpy takes what is below the mask."""
     if isinstance(value, ndarray):
+        if type(value) is not ndarray and np.ma.is_masked(value):
+            raise TypeError(
+                "a masked array with masked elements is no tensor: fill them, as in array.filled(0)"
+            )
         return {value.dtype.type if value.dtype.kind in "biuf" else ndarray}
-    if not isinstance(value, (list, tuple)):
+    if not isinstance(value, (list, tuple, deque)):
         return {type(value)}
     classes = set(map(type, value))
-    nests = {cls for cls in classes if issubclass(cls, (list, tuple, ndarray))}
+    nests = {cls for cls in classes if issubclass(cls, (list, tuple, deque, ndarray))}
     if nests:
         classes = (classes - nests).union(
             *[find_classes(element) for element in value if type(element) in nests]

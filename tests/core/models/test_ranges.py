@@ -161,11 +161,11 @@ def test_documents_show_them() -> None:
 
 def test_ranges_of_the_training_data() -> None:
     counts = pd.Series([3, None], dtype="Int64")
-    others = {"city": ["a", "b"], "new": [True, False], "none": [None, np.nan], "count": counts}
+    others = {"city": ["a", "b"], "new": [True, False], "none": [None, np.nan], "count": counts, "size": pd.Categorical([2, 1])}
     frame = pd.DataFrame({"age": [20, 30], "fee": [1.5, None], **others})
     found = {spec.name: (spec.minimum, spec.maximum) for spec in specs_of(frame, ranges=True)}
     none = (None, None)
-    assert found == {"age": (20, 30), "fee": (1.5, 1.5), "city": none, "new": none, "none": none, "count": (3, 3)}
+    assert found == {"age": (20, 30), "fee": (1.5, 1.5), "city": none, "new": none, "none": none, "count": (3, 3), "size": none}
     assert all(not spec.bounds for spec in specs_of(frame))
     server = InferenceServer()
     server.register("m", lambda df: len(df), content_type="pd", inputs=specs_of(frame[["age", "fee"]], ranges=True))

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import typing
+from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from enum import IntEnum
 from http import HTTPStatus
@@ -158,6 +159,8 @@ def test_results_with_declared_outputs(value: Any, declared: list[TensorSpec], e
         (InferenceResponse([], {"p": "\ud800"}), [], r"the response has the parameter 'p' = '\\ud800': expected text"),
         (InferenceResponse([], {"\ud800": 1}), [], r"the response has the parameter '\\ud800' = 1: expected text"),
         (np.ma.array([1, 2], mask=[True, False]), [], "output 'output_0' is no tensor: a masked array with masked elements"),
+        ([np.ma.array([1, 2], mask=[True, False])], [], "output 'output_0' is no tensor: a masked array with masked elements"),
+        (deque([2**53 + 1, 0.5]), [], "9007199254740993 would be rounded"),
         (np.array([1j]), [], "no datatype for numpy dtype complex128"),
         (np.array([1], "m8[s]"), [], "no datatype for numpy dtype timedelta64"),
         (np.array([1.5, None], object), [], "of str or bytes, but holds 1.5"),

@@ -34,6 +34,8 @@ from tests.support.pictures import Picture, PictureCodec
 from tests.support.talk import block_until, until
 
 NO_TEXT = "an array of Python objects can be a BYTES tensor only, of str or bytes, but"
+MASKED = np.ma.array([1.5, 99.0], mask=[False, True])
+IS_MASKED = "input 'x': a masked array with masked elements is no tensor: fill them, as in array.filled(0)"
 NO_INT64 = '; for a missing value, the model has to declare a column, such as x: pd.Series, with pd_dtype="Int64"'
 NO_GAPS = "; for a missing value, the model has to take columns of a data frame"
 SEVERAL = "has elements of several types, or objects: expected strings, numbers, or true and false"
@@ -123,16 +125,13 @@ def test_scalars_of_numpy_in_a_list_are_numbers(server: InferenceServer, infer: 
 
 
 def test_what_numpy_and_pandas_have_in_lists_is_what_it_is(infer: Infer) -> None:
-    """Texts keep a NUL at their end, a masked element is NaN, BF16 stays it, and a row of a frame is a list."""
+    """Texts keep a NUL at their end, BF16 stays it, and a row of a frame is a list."""
     assert infer("echo", {"x": [np.bytes_(b"a\0")]})["x"].tolist() == [b"a\0"]
     assert infer("echo", {"x": [np.str_("a\0"), "b"]})["x"].tolist() == [b"a\0", b"b"]
     assert infer("echo", {"x": [b"a", bytearray(b"b")]})["x"].tolist() == [b"a", b"b"]
     assert infer("echo", {"x": [np.float32(1), np.float32(2)]})["x"].dtype == np.float32
     rows = [row for _, row in pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]}).iterrows()]
     assert infer("echo", {"x": rows})["x"].tolist() == [[1, 3], [2, 4]]
-    with pytest.warns(UserWarning, match="masked"):
-        masked = infer("double", {"x": list(np.ma.array([1.0, 2.0], mask=[False, True]))})["y"]
-    assert np.array_equal(masked, [2, np.nan], equal_nan=True)
 
 
 def test_missing_values_of_a_data_frame_as_the_errors_say(infer: Infer) -> None:
@@ -268,6 +267,11 @@ def test_dates_of_numpy_are_dates(unit: str) -> None:
         ("echo", {"x": [[1, 2**53 + 1], [1.5, 2]]}, ROUNDS),
         ("echo", {"x": [np.array([2**53 + 1]), np.array([1.5])]}, ROUNDS),
         ("echo", {"x": [2**1100, 1.5]}, "input 'x': data: element 0 is out of range for FP64"),
+        ("echo", {"x": deque([2**53 + 1, 1.5])}, ROUNDS),
+        ("echo", {"x": [deque([2**53 + 1, 1.5])]}, ROUNDS),
+        ("echo", {"x": deque([True, 2])}, f"input 'x': data {SEVERAL}"),
+        ("echo", {"x": deque([2**63, -1])}, f"input 'x': {NO_DATATYPE}"),
+        *(("echo", {"x": masked}, IS_MASKED) for masked in (np.ma.masked, MASKED, [1.5, np.ma.masked], list(MASKED), [MASKED])),
         ("frame", {"x": (np.int64(2**53 + 1), None, 1.5)}, ROUNDS),
         ("double", {"x": ["1", None]}, "input 'x': data[0] is '1': expected a number or None for FP32"),
         (
