@@ -141,12 +141,13 @@ class ObserverThread:
         return signal
 
     def drop(self) -> None:
-        """Drop what is in the queue, and log how much that was."""
+        """Drop what is in the queue, and log how many were dropped since the log said so."""
         with self._lock:
+            why = "the server stops" if self._queue else ""
             while self._queue:
                 self._add_drop(self._queue.popleft())
         self._quiet_until = 0.0
-        self._log_dropped("the server stops")
+        self._log_dropped(why)
 
     def count_drops(self) -> dict[tuple[str, str | None], int]:
         """How many observations were dropped, by the name and the version of the model."""
@@ -171,11 +172,14 @@ class ObserverThread:
             unlogged, self._unlogged = self._unlogged, 0
             self._quiet_until = time.monotonic() + _QUIET_SECONDS
         if unlogged:
-            what = "observation was" if unlogged == 1 else "observations were"
             why = why or (
                 f"{self._options.max_queue} wait already: make it quicker, or observe with sample= or a "
                 "larger max_queue="
             )
             logger.warning(
-                "the observer %s is too slow: %d %s dropped, as %s", self._name, unlogged, what, why
+                "the observer %s is too slow: %d %s dropped, as %s",
+                self._name,
+                unlogged,
+                "observation was" if unlogged == 1 else "observations were",
+                why,
             )

@@ -107,14 +107,15 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             regions.make_region_reader() if regions.is_on else refuse_region,
             None if self.model.observers else self.handler.array_model,  # they are told all of a request
         )
+        self.timings.id = request.id  # the log and observers have it also if the request is refused now
         if type(request) is ArrayRequest:
             for array in request.arrays.values():
                 if array.flags.writeable:
                     make_read_only(array)
-            self.request, self.body, self.timings.id = request, None, request.id
+            self.request, self.body = request, None
             return
         decoded = accept(request, self.model, self.handler, regions)
-        self.request, self.body, self.timings.id = decoded, None, request.id
+        self.request, self.body = decoded, None
         if decoded.outside:
             self.model.statistics.add(Numbers.add_outside, decoded.outside)
         if self.model.observers:
@@ -349,9 +350,13 @@ def may_decode_long(call: Call[Any], body: Buffer) -> bool:
 
     A function that runs in a worker thread takes its long request there, so that it is one trip.
     """
-    handler = call.handler
-    is_plain = handler.kind != "thread" and handler.binding.is_plain and not call.model.has_batches
-    return is_plain and not call.engine.regions.is_on and call.wire.is_quick(body)
+    return (
+        call.handler.kind != "thread"
+        and call.handler.binding.is_plain
+        and not call.model.has_batches
+        and not call.engine.regions.is_on
+        and call.wire.is_quick(body)
+    )
 
 
 def respond(call: Call[Any], result: Any) -> InferenceResponse | Unmade:

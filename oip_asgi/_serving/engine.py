@@ -283,10 +283,9 @@ class Engine:
         with suppress(DeadlinePassed):  # hooks may block all threads
             await io.run(lambda: None, "hook", deadline=deadline)
         for observer in self.observers:
-            try:
+            with suppress(DeadlinePassed):
                 await io.wait(observer.make_idle_signal(), deadline)
-            except DeadlinePassed:
-                observer.drop()
+            observer.drop()
 
     async def _unload_all(self, io: IO, deadline: float) -> None:
         """Call `unload=` of the models that have no call left."""

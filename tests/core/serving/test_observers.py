@@ -97,8 +97,10 @@ def test_errors_are_heard_with_their_status_and_cause(server: InferenceServer, h
     heard = hear(x=np.array([1], np.float32))
     assert (heard.error.status, repr(heard.error.__cause__), heard.error.__traceback__) == (500, "KeyError('secret')", None)
     assert (heard.request["x"].tolist(), heard.response, heard.responses) == ([1], None, 0)
-    heard = hear(x=np.array([1], np.int64))
-    assert (heard.error.status, heard.request, heard.response) == (400, None, None)
+    refused = error(ask(server, "m", {"id": "7"}, x=np.array([1], np.int64)))
+    heard = hearing.wait_for_one()
+    assert ((heard.error.status, str(heard.error)), heard.id, heard.request, heard.response) == (refused, "7", None, None)
+    assert refused[0] == 400
     heard = hear("speaks")
     assert (heard.error.status, heard.error.headers) == (422, {"x-why": "dark"})
     assert error(ask(server, "unknown"))[0] == 404  # which is not heard
@@ -478,11 +480,13 @@ def test_a_request_does_not_wait_and_the_log_tells_of_what_does_not_fit_once_a_m
         "max_queue="
         for dropped in ("1 observation was", "9 observations were")
     ]
+    server.infer_sync("m", {})
     passed = 0.0  # else the deadline of `stop` would have passed
     leave.set()
     server.start()
     server.stop()
     assert got == ["0", "1", "2"]
+    assert " is too slow: 1 observation was dropped, as 2 wait already" in logged(caplog)[-1].getMessage()
 
 
 def test_it_has_one_thread_and_coroutines_the_background_loop() -> None:
