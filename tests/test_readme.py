@@ -329,7 +329,7 @@ def test_the_folders_that_contributors_are_told_are_all_that_there_are() -> None
 
 def test_who_decides_is_named_with_functions_and_files_that_there_are() -> None:
     text = (ROOT / ".github" / "CONTRIBUTING.md").read_text()
-    table = text.partition("| who decides | where |")[2].partition("\n\n")[0]
+    table = text.partition("| who decides | where |")[2].partition("\n## ")[0]
     package = ROOT / "oip_asgi"
     files = set(re.findall(r"`([\w/]+\.(?:py|js))`", table))
     assert [file for file in files if not (package / file).exists()] == []
@@ -337,6 +337,12 @@ def test_who_decides_is_named_with_functions_and_files_that_there_are() -> None:
     assert {"accept", "find_visible", "let_in", "_join_batch"} <= functions
     code = "".join(path.read_text() for path in package.rglob("*.py"))
     assert [name for name in functions if not re.search(rf"def {name}\(|^    {name}: ", code, re.MULTILINE)] == []
+    places = [
+        (name, file) for *names, file in re.findall(r"`([\w.]+)`(?:,? and `([\w.]+)`)? of `([\w/]+\.py)`", table) for name in names if name
+    ]
+    assert len(places) > 40
+    wrong = [(name, file) for name, file in places if name.rpartition(".")[2] not in (package / file).read_text()]
+    assert wrong == []
 
 
 def test_every_row_of_the_readmes_tables_has_as_many_cells_as_its_head() -> None:
