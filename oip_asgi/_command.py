@@ -121,35 +121,34 @@ def _find_defaults(folder: Path) -> dict[str, Any]:
 
 def _prepare(options: dict[str, Any]) -> dict[str, Any]:
     """Split the options: uvicorn's are returned, with an application of the others."""
-    reloads, has_port, path = (
-        options["reload"],
-        options["uds"] is options["fd"] is None,
-        Path(options["target"]).resolve(),
+    path = Path(options["target"]).resolve()
+    has_port = options["uds"] is None and options["fd"] is None
+    has_workers = (
+        not options["reload"] and int(options["workers"] or os.environ.get("WEB_CONCURRENCY", 1)) > 1
     )
-    has_workers = not reloads and int(options["workers"] or os.environ.get("WEB_CONCURRENCY", 1)) > 1
     _check_options(options, path, has_port=has_port, has_workers=has_workers)
     for key in ("port", "grpc", "metrics"):
         if options[key] is not None and (has_port or key != "port"):
             options[key] = _find_port(options["host"], options[key])
-    url = (
-        _to_url(options["host"], options["port"], "https" if options["ssl_certfile"] else "http")
+    command = {
+        "host": options["host"],
+        "url": _to_url(options["host"], options["port"], "https" if options["ssl_certfile"] else "http")
         if has_port
-        else "http://localhost"
-    )
-    command = {"host": options["host"], "url": url, "has_workers": has_workers} | {
-        key: options.pop(key) for key in _OURS
+        else "http://localhost",
+        "has_workers": has_workers,
+        **{key: options.pop(key) for key in _OURS},
     }
     sys.path.insert(0, options["app_dir"])
     # with workers, a mistake is said here once, and not by each of them again and again
-    options["app"] = None if reloads else make_app(command)
-    if reloads and path.exists() and not options["reload_dirs"]:
+    options["app"] = None if options["reload"] else make_app(command)
+    if options["reload"] and path.exists() and not options["reload_dirs"]:
         # an editor and joblib replace a file, so its folder is watched. uvicorn matches names from the right,
         # and takes what "*" finds in the working directory for folders to watch
         names = [f"{path.name}{'/*' * depth}" for depth in ((1, 2, 3) if path.is_dir() else (0,))]
         options["reload_dirs"] = [str(path if path.is_dir() else path.parent)]
         options["reload_includes"] = [*options["reload_includes"], *names]
         options["reload_excludes"] = [*options["reload_excludes"], "*.py[cod]", "__pycache__"]
-    if reloads or has_workers:
+    if options["reload"] or has_workers:
         os.environ[_COMMAND] = json.dumps(command)
         options["app"], options["factory"] = f"{__name__}:make_app", True
     return options
@@ -157,10 +156,8 @@ def _prepare(options: dict[str, Any]) -> dict[str, Any]:
 
 def _check_options(options: Mapping[str, Any], path: Path, *, has_port: bool, has_workers: bool) -> None:
     """Refuse what has no effect on a target, and what needs a package that is missing."""
-    given, key = (
-        {name for name in _OURS if options[name] is not None and options[name] is not False},
-        options["api_key"],
-    )
+    given = {name for name in _OURS if options[name] is not None and options[name] is not False}
+    key = options["api_key"]
     ports = [
         options[name]
         for name in ("port", "grpc", "metrics")
@@ -252,11 +249,13 @@ def make_app(command: Mapping[str, Any] | None = None) -> Any:
     @asynccontextmanager
     async def lifespan(_: object) -> AsyncIterator[None]:
         async with server.lifespan(), AsyncExitStack() as stack:
-            lines = [*describe_models(server, command["url"], has_key=command["api_key"] is not None)]
-            lines += [
-                await opens(server, command, stack)
-                for name, opens in _PORTS.items()
-                if command[name] is not None
+            lines = [
+                *describe_models(server, command["url"], has_key=command["api_key"] is not None),
+                *[
+                    await opens(server, command, stack)
+                    for name, opens in _PORTS.items()
+                    if command[name] is not None
+                ],
             ]
             if not command["has_workers"] or current_process().name == "SpawnProcess-1":
                 print(*lines, sep="\n", flush=True)  # noqa: T201

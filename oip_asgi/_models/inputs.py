@@ -126,7 +126,10 @@ class Inputs(msgspec.Struct, frozen=True, eq=False):
                 dtype = array.dtype
                 if (dtype is not spec.dtype and dtype != spec.dtype) or not spec.fits(array.shape):
                     fitted = _fit(tensor, entry, spec)
-                    wrong, tensor = (wrong or entry, tensor) if fitted is None else (wrong, fitted)
+                    if fitted is None:
+                        wrong = wrong or entry
+                    else:
+                        tensor = fitted
             tensors[tensor.name] = tensor
         if tensors.keys() != required or len(tensors) != len(inputs):
             if len(inputs) == 1 and type(inputs[0]) is Objects:  # rows, which their class checks

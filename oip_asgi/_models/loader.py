@@ -232,12 +232,8 @@ class Retired:
             unused = handler.uses.take_idle()
         set_signals(unused)
         await io.wait(idle)
-        await self._loader.unload(io, handler, claim=partial(self._claim_unload, handler))
-
-    def _claim_unload(self, handler: Handler) -> bool:
-        """True for the first caller: that one calls `unload=`."""
-        with self._lock:
-            return self._handlers.pop(handler, False)
+        # the first caller finds the handler, and calls `unload=`
+        await self._loader.unload(io, handler, claim=partial(self._handlers.pop, handler, False))
 
 
 # `idle_unload=`

@@ -262,8 +262,11 @@ class Registry:
         """The model of this name and version, or NotFound."""
         model = self._found.get((name, version))
         if model is not None:
-            serves = model.lifecycle.state == "ready" or version is not None or model.lifecycle.will_serve
-            return model if serves else self._find_serving(model)
+            if model.lifecycle.state == "ready" or version is not None or model.lifecycle.will_serve:
+                return model
+            # the highest version that serves answers for a default one that does not
+            serving = [each for each in self._models.get(name, ()) if each.lifecycle.is_ready]
+            return find_default(serving) if serving else model
         if version is None or name not in self:
             expected = (
                 _describe_names(name, list(self._models))
@@ -281,12 +284,6 @@ class Registry:
         raise NotFound(
             f"Request for unknown model: {show(name)} version {show(version)} is not found: {expected}"
         )
-
-    def _find_serving(self, default: Model) -> Model:
-        """The version that answers if the default one does not serve: the highest that serves; the default
-        one if none does."""
-        serving = [model for model in self._models.get(default.name, ()) if model.lifecycle.is_ready]
-        return find_default(serving) if serving else default
 
 
 def _index_versions(name: str, models: list[Model]) -> dict[tuple[str, str | None], Model]:
