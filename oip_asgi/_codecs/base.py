@@ -262,10 +262,9 @@ class SingleTensorCodec(RequestCodec[T]):
 
 def _get_only(tensors: list[Tensor], content_type: str) -> Tensor:
     if len(tensors) != 1:
-        names = [tensor.name for tensor in tensors]
         raise InvalidRequest(
             f"the content_type {content_type!r} is for a request or response of one tensor, but there are "
-            f"{len(tensors)}: {show(names)}"
+            f"{len(tensors)}: {show([tensor.name for tensor in tensors])}"
         )
     return tensors[0]
 

@@ -118,9 +118,9 @@ def read_column(tensor: Tensor) -> Any:
     `pandas.Series`."""
     content_type: Any = tensor.parameters.get("content_type")
     if content_type not in _COLUMNS:
-        types = ", ".join(COLUMN_TYPES)
         raise InvalidRequest(
-            f"column {show(tensor.name)} has the content_type {show(content_type)}: expected one of {types}"
+            f"column {show(tensor.name)} has the content_type {show(content_type)}: expected one of "
+            f"{', '.join(COLUMN_TYPES)}"
         )
     column = _COLUMNS[content_type](tensor)
     return _to_dtype(column, tensor) if DTYPE in tensor.parameters else column

@@ -115,6 +115,12 @@ def _check_datatype(kind: type, tensor: Tensor, called: str) -> None:
             f"input {show(tensor.name)} has datatype {tensor.datatype}: expected {' or '.join(datatypes)} "
             f"for {called}"
         )
+    if kind is float and tensor.array.dtype.kind in "iu":
+        for number in tensor.array.ravel().tolist():
+            if float(number) != number:
+                raise InvalidRequest(
+                    f"input {show(tensor.name)} has {number}, a whole number that a float would round"
+                )
 
 
 def read_scalar_parameter(kind: type, name: str, value: object) -> Any:
@@ -151,11 +157,10 @@ class Reader(msgspec.Struct, frozen=True, eq=False):
         content_type = tensor.parameters.get("content_type", of_request) if tensor.parameters else of_request
         decode = self.default if content_type is None else self.by_content_type.get(str(content_type))
         if decode is None:
-            types = ", ".join(self.by_content_type)
             raise InvalidRequest(
                 f"input {show(tensor.name)} has the content_type {show(content_type)}, which cannot become "
                 f"{self.annotation}, "
-                f"as the model takes it: expected {types}, or none"
+                f"as the model takes it: expected {', '.join(self.by_content_type)}, or none"
             )
         try:
             return decode(tensor)
@@ -292,9 +297,8 @@ class Codecs:
     def make_reader(self, annotation: Any, codec: AnyInputCodec | None) -> Reader | None:
         if codec is not None:
             decode = _make_decode(codec)
-            called = f"what {_name_codec(codec)} decodes"
             return Reader(
-                called,
+                f"what {_name_codec(codec)} decodes",
                 decode,
                 {codec.content_type: decode},
                 *self._find_metadata(codec),
@@ -360,8 +364,14 @@ class Codecs:
     def find_writer(self, annotation: Any) -> AnyInputCodec | None:
         """The codec for a result with this annotation; None if the value itself shows how to write it, as
         arrays and series do."""
-        codecs = (codec for codec in self.inputs.values() if codec not in (NumpyCodec, Base64Codec))
-        return next((codec for codec in codecs if codec.yields(normalize(annotation))), None)
+        return next(
+            (
+                codec
+                for codec in self.inputs.values()
+                if codec not in (NumpyCodec, Base64Codec) and codec.yields(normalize(annotation))
+            ),
+            None,
+        )
 
     def users_codec_for_value(self, value: Any) -> AnyInputCodec | None:
         """The codec of the user that encodes a value for which nothing names one; None if there is none."""

@@ -56,10 +56,6 @@ Schema: TypeAlias = dict[str, Any]
 
 _RANGE: Final = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
 
-_TYPED: Final[Mapping[str | None, Mapping[str, str]]] = {None: {}, "str": {"content_type": "str"}}
-
-_MIDNIGHT: Final = time()
-
 _OURS: Final = (Tensor, InferenceRequest, InferenceResponse, InferenceContext, RequestOutput, TensorSpec)
 """Classes that have another meaning in a signature."""
 
@@ -177,12 +173,16 @@ class Field(NamedTuple):
             texts = PandasJSONCodec.encode_input(spec.name, values)
             return make_tensor(spec.name, texts.array, {**texts.parameters, DTYPE: str(spec.pd_dtype)})
         elements = list(map(str.encode, values)) if self.of is types.StrType else values
-        return make_tensor(spec.name, np.array(elements, spec.dtype), dict(_TYPED[spec.content_type]))
+        return make_tensor(
+            spec.name,
+            np.array(elements, spec.dtype),
+            {} if spec.content_type is None else {"content_type": spec.content_type},
+        )
 
 
 def _to_day(moment: datetime) -> datetime | date:
     """A time of the day stays, so that it is refused."""
-    return moment.date() if moment.time() == _MIDNIGHT and moment.tzinfo is None else moment
+    return moment.date() if moment.time() == time.min and moment.tzinfo is None else moment
 
 
 def _find_example(schema: Schema) -> list[Any] | None:
@@ -387,10 +387,9 @@ def has_fields(cls: Any) -> bool:
     cls = typing.get_origin(cls) or cls
     if not isinstance(cls, type) or issubclass(cls, _OURS):
         return False
-    is_tuple = issubclass(cls, tuple) and hasattr(cls, "_fields")
     of_libraries = "__struct_fields__", "__attrs_attrs__", "__pre_root_validators__"
     return (
-        is_tuple
+        (issubclass(cls, tuple) and hasattr(cls, "_fields"))
         or dataclasses.is_dataclass(cls)
         or typing.is_typeddict(cls)
         or is_of_pydantic(cls)

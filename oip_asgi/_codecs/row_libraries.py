@@ -89,7 +89,11 @@ def _read_class_of_msgspec(cls: type) -> RowClass:
         for index, each in enumerate(getattr(info, "fields", ()))
     )
     by_name = {field.reads: field for field in fields}
-    is_own = schemas is None and all(name == reads for name, (reads, _) in names.items())
+    is_own = (
+        schemas is None
+        and not _has_constructor(cls)
+        and all(name == reads for name, (reads, _) in names.items())
+    )
     made: Any = cls if is_own else _make_constructor(cls, fields, names)
 
     def make(objects: Sequence[dict[str, Any]]) -> list[Any]:
@@ -99,8 +103,9 @@ def _read_class_of_msgspec(cls: type) -> RowClass:
             raise InvalidRequest(explain(str(error), objects, by_name)) from None
         return rows if is_own else [row.made for row in rows]
 
-    # msgspec has other texts than ours for bytes
-    is_as_json = is_own and not any(field.is_binary for field in fields)
+    # msgspec has other texts than ours for bytes, and takes unknown names: the number of members shows these
+    # only where no field may be missing
+    is_as_json = is_own and all(field.is_needed and not field.is_binary for field in fields)
     from_json = msgspec.json.Decoder(list[cls]).decode if is_as_json else None  # type: ignore[valid-type]
     return RowClass(fields, make, from_json, lambda: (fields, partial(refuse_others, cls)))
 
@@ -116,6 +121,14 @@ def _find_names(cls: Any) -> dict[str, tuple[str, str]]:
         for each in members
         for alias in [getattr(each, "alias", each.name)]
     }
+
+
+def _has_constructor(cls: Any) -> bool:
+    """Whether its constructor does more than msgspec itself, which sets the fields: an `__init__` that was
+    written, not generated, or a converter of attrs."""
+    code = getattr(cls.__init__, "__code__", None)
+    is_written = code is not None and not code.co_filename.startswith(("<string>", "<attrs generated"))
+    return is_written or any(each.converter for each in getattr(cls, "__attrs_attrs__", ()))
 
 
 def _make_constructor(cls: type, fields: Sequence[Field], names: Mapping[str, tuple[str, str]]) -> type:

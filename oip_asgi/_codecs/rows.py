@@ -50,7 +50,6 @@ class Rows(RequestCodec[Any]):
         self._class = of_class = read_class(cls)
         self._fields = [field for field in of_class.fields if field.reads]
         refuse_class(cls, REFUSED)
-        self._names = {field.reads: None for field in self._fields}
         self.as_inputs = RowWriter(cls, self._fields, attrgetter("reads"), partial(refuse_others, cls))
         self.as_json = JSONRows(cls, self._fields, of_class.make, of_class.from_json, self.encode_request)
         """The same rows where they are JSON objects."""
@@ -83,9 +82,9 @@ class Rows(RequestCodec[Any]):
         there = {tensor.name: tensor for tensor in response.outputs}
         missing = [field.writes for field in self._fields if field.is_needed and field.writes not in there]
         if missing:
-            names = ", ".join(map(show, there))
             raise InvalidResponse(
-                f"the response has no output {show(missing[0])}, which {self.cls.__name__} needs, but {names}"
+                f"the response has no output {show(missing[0])}, which {self.cls.__name__} needs, but "
+                f"{', '.join(map(show, there))}"
             )
         with raise_invalid_response():
             return self._read(there, self.as_outputs.fields, attrgetter("writes"))
@@ -131,8 +130,12 @@ class Rows(RequestCodec[Any]):
         }
         if not columns:
             raise InvalidRequest(
-                f"there is no column of {self.cls.__name__}: expected {list_names(list(self._names))}"
+                f"there is no column of {self.cls.__name__}: expected "
+                f"{list_names([field.reads for field in self._fields])}"
             )
+        for field in fields:
+            if field.of is FloatType and field.reads in columns:
+                refuse_inexact(field, columns[field.reads])
         first, *others = columns
         for name in others:
             if len(columns[name]) != len(columns[first]):
@@ -164,9 +167,9 @@ class RowWriter:
         self.fields, self._prepare = fields, prepare
         self._by_name = {name_of(field): field for field in fields}
         if len(self._by_name) < len(fields):
-            names = list_names(list(map(name_of, fields)))
             raise TypeError(
-                f"{cls.__name__} has fields of the same name as tensors, {names}: give each its own"
+                f"{cls.__name__} has fields of the same name as tensors, "
+                f"{list_names(list(map(name_of, fields)))}: give each its own"
             )
         self.specs = tuple(field.spec(name) for name, field in self._by_name.items())
         self.schemas = {name: field.schema for name, field in self._by_name.items()}

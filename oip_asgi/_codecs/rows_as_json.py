@@ -38,7 +38,6 @@ _OTHER_DATES: Final = [
 """Where msgspec may take or round a date that `infer` refuses: an escape, a small letter, more digits than
 microseconds have. To search for one letter at a time takes a tenth of the time of one search for all."""
 
-_encode: Final = msgspec.json.Encoder().encode
 _OF_JSON: Final = frozenset({bool, int, float, str, NoneType})
 
 
@@ -81,13 +80,11 @@ class JSONRows:
         write_columns: Callable[[list[Any]], InferenceRequest],
     ) -> None:
         self._make, self._from_json, self._write_columns = make, from_json, write_columns
-        self._width = len(fields)
         self._names = {field.reads: None for field in fields}
         self._needed = {field.reads for field in fields if field.is_needed}
         self._never_null = {field.reads for field in fields if not field.is_nullable}
         self._texts = [field for field in fields if field.is_date or field.is_binary]
-        self._has_lists = any(field.is_list for field in fields)
-        self._is_whole = len(self._needed) == len(fields)
+        self._lists = {field.reads for field in fields if field.is_list}
         self._whole_numbers = [
             (field, methodcaller("get", field.reads) if is_typeddict(cls) else attrgetter(field.name))
             for field in fields
@@ -98,26 +95,29 @@ class JSONRows:
         """The request of the JSON of a list of objects, or of one: in one go if nothing is wrong. None if
         `read_row` is to read it."""
         may_differ = bool(self._texts) and any(each.search(text) for each in _OTHER_DATES)
-        if (
-            self._from_json is not None
-            and self._is_whole
-            and (is_list or not self._has_lists)
-            and not may_differ
-        ):
-            rows = read_rows(text if is_list else b"[%b]" % text, self._from_json, self._width)
+        if self._from_json is not None and not may_differ:
+            rows = read_rows(text if is_list else b"[%b]" % text, self._from_json, len(self._names))
             if rows is not None and (is_list or len(rows) == 1):
                 return self._make_request(rows)
-        return self._read_objects(read_objects(text, self._width)) if is_list else None
+        return self._read_objects(read_objects(text, len(self._names))) if is_list else None
 
     def read_row(self, members: dict[str, Any]) -> InferenceRequest | None:
-        """The request of the members of an object, if it is one row. None if they are columns, or something
-        is beside a row."""
-        values = members.values()
-        is_usual = {*map(type, values)} <= _OF_JSON and math.inf not in values and -math.inf not in values
-        if is_usual and not self._has_lists and self._fits(members):
+        """The request of the members of an object, if it is one row and nothing else. It is a row unless a
+        value is a list where its field is none, or has lists within. The lists of a row with something beside
+        it become columns of one row."""
+        cells = {
+            name: value if name in self._lists and type(value) is list else [value]
+            for name, value in members.items()
+            if name in self._names
+        }
+        values = [*chain.from_iterable(cells.values())]
+        is_row = {*map(type, values)} <= _OF_JSON and math.inf not in values and -math.inf not in values
+        if is_row and self._fits(members):
             return self._read_objects([members])
-        if nulls := [name for name in self._never_null & members.keys() if members[name] is None]:
+        if nulls := [name for name in self._never_null & cells.keys() if None in cells[name]]:
             raise InvalidRequest(f"rows[0].{nulls[0]}: expected a value, got null")
+        if is_row:
+            members.update({name: [members[name]] for name in self._lists & cells.keys()})
         return None
 
     def _read_objects(self, objects: Sequence[Any]) -> InferenceRequest:

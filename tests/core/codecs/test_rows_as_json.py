@@ -47,7 +47,8 @@ Moments = of_pydantic("Moments", at=datetime, maybe=(datetime | None, None), eac
 Moment = of_msgspec("Moment", at=datetime)
 Days = of_dataclasses("Days", at=datetime, maybe=datetime | None)
 DAYS = [make("Day", at=date) for make in (of_msgspec, of_pydantic)]
-Lists = of_dataclasses("Lists", scores=list[float], tags=list[str])
+LISTS = {"scores": list[float], "tags": list[str]}
+Lists = of_dataclasses("Lists", **LISTS)
 Converted = of_pydantic("Converted", n=int, exact=(int, pydantic.Field(7, strict=True)))
 
 
@@ -152,8 +153,42 @@ def test_null_is_no_list_of_a_row() -> None:
     def model(rows: list[Any]) -> list[str]:
         return [str(row.fees) for row in rows]
 
-    cls = dataclasses.make_dataclass("Lists", [("fees", list[float])])
-    assert answer(model, list[cls], list[str], {"fees": None}) == (400, {"error": "rows[0].fees: expected a value, got null"})  # type: ignore[valid-type]
+    cls = list_of(of_dataclasses("Lists", fees=list[float]))
+    for body in ({"fees": None}, [{"fees": None}]):
+        assert answer(model, cls, list[str], body) == (400, {"error": "rows[0].fees: expected array, got None"})
+    for fees in (None, [None], [1.5, None]):
+        expected = (400, {"error": "rows[0].fees: expected a value, got null"})
+        assert answer(model, cls, list[str], {"fees": fees, "id": "a"}) == expected
+
+
+def show_lists(rows: list[Any]) -> list[str]:
+    return [f"{row.scores} {row.tags}" for row in rows]
+
+
+@pytest.mark.parametrize("make", [of_dataclasses, of_msgspec, of_pydantic])
+def test_one_object_is_a_row_unless_a_value_has_a_list_too_many(make: Any) -> None:
+    only, named = list_of(make("Lists", **LISTS)), list_of(make("Named", name=str, **LISTS))
+    for scores, tags in (([], []), ([1.5], []), ([1.5, 2.5], ["a"])):
+        row, shown = {"scores": scores, "tags": tags}, {"model_name": "m", "output_0": f"{scores} {tags}"}
+        for cls, whole in ((only, row), (named, {"name": "a", **row})):
+            assert answer(show_lists, cls, list[str], whole) == (200, shown)
+            assert answer(show_lists, cls, list[str], {**whole, "id": "a"}) == (200, {"id": "a", **shown})
+            assert answer(show_lists, cls, list[str], [whole]) == (200, [{"output_0": shown["output_0"]}])
+            columns = {name: [value] for name, value in whole.items()}
+            assert answer(show_lists, cls, list[str], columns) == (200, shown)
+    two = {"scores": [[1.5], [2.5]], "tags": [[], []]}
+    assert answer(show_lists, only, list[str], two) == (200, {"model_name": "m", "output_0": ["[1.5] []", "[2.5] []"]})
+    none: dict[str, Any] = {"name": [], "scores": [], "tags": []}
+    assert answer(show_lists, named, list[str], none) == (200, {"model_name": "m", "output_0": []})
+
+
+@pytest.mark.parametrize("wrong", [{"scores": [None]}, {"scores": ["NaN"]}, {"counts": [1.0]}, {"flags": [1]}, {"counts": 1}])
+def test_a_class_decides_what_stands_in_the_lists_of_one_object(wrong: dict[str, Any]) -> None:
+    cls = list_of(of_dataclasses("Lists", scores=list[float], counts=list[int], flags=list[bool]))
+    row = {"scores": [1.5], "counts": [1], "flags": [True], **wrong}
+    status, document = answer(lambda rows: [1.0], cls, list[float], row)
+    assert (status, document["error"].startswith(f"rows[0].{next(iter(wrong))}")) == (400, True)
+    assert answer(lambda rows: [1.0], cls, list[float], [row]) == (status, document)
 
 
 @pytest.mark.parametrize("value", ["41", True])

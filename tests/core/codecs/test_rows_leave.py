@@ -21,8 +21,8 @@ import pandas as pd
 import pydantic
 import pytest
 
-from oip_asgi import InferenceError, InferenceResponse, InferenceServer, ResponseCache
-from tests.support.asking import ask, error, get, outputs
+from oip_asgi import InferenceError, InferenceResponse, InferenceServer, InvalidResponse, ResponseCache, Tensor
+from tests.support.asking import ask, error, exactly, get, outputs
 from tests.support.row_server import generate, list_of, of_dataclasses, of_msgspec, of_pydantic, post, serve_rows
 
 
@@ -329,6 +329,52 @@ def test_no_row_is_columns_without_elements(cls: Any, options: Any, takes: Any) 
     assert server.infer_sync("m", {name: [1.0]}).rows(cls) == []
     assert generate(server, {name: [1.0]}) == {"model_name": "m", **empty}
     assert takes is np.ndarray or generate(server, [{}]) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"),
+    [
+        (float, lambda number: np.array([1, number])),
+        (float | None, lambda number: pd.Series([None, number], dtype="Int64")),
+        (list[float], lambda number: np.array([[1, 2], [3, number]])),
+    ],
+)
+def test_rows_of_a_response_round_no_whole_number(kind: Any, column: Any) -> None:
+    def respond(number: int) -> InferenceResponse:
+        server = InferenceServer()
+        server.register("m", lambda x: {"id": column(number)})
+        return server.infer_sync("m", {"x": [1.0]})
+
+    cls = of_dataclasses("Numbered", id=kind)
+    last = respond(2**53 + 2).rows(cls)[1].id
+    assert last == ([3.0, 2.0**53 + 2] if kind == list[float] else 2.0**53 + 2)
+    expected = f"rows[1].id: {2**53 + 1} is a whole number that a float would round"
+    with pytest.raises(InvalidResponse, match=exactly(expected)):
+        respond(2**53 + 1).rows(cls)
+
+
+@pytest.mark.parametrize("kind", [float, list[float]])
+def test_a_whole_number_that_a_float_would_round_is_no_float(kind: Any) -> None:
+    """In a response, and in a request whose tensor has whole numbers."""
+    server = InferenceServer()
+
+    def model(x: Any) -> Any:
+        return x
+
+    model.__annotations__ = {"x": kind}
+    server.register("m", model)
+    for number, status in ((2**53 + 2, 200), (2**53 + 1, 400)):
+        tensor = Tensor("x", np.array([number]))
+        asked = {"inputs": [{"name": "x", "datatype": "INT64", "shape": [1], "data": [number]}]}
+        answered = post(server, "infer", asked)
+        assert answered.status == status
+        if status == 200:
+            assert InferenceResponse([tensor]).as_("x", kind) == ([float(number)] if kind == list[float] else float(number))
+        else:
+            expected = f"'x' has {number}, a whole number that a float would round"
+            assert json.loads(answered.body) == {"error": f"input {expected}"}
+            with pytest.raises(InvalidResponse, match=exactly(f"output {expected}")):
+                InferenceResponse([tensor]).as_("x", kind)
 
 
 def test_a_class_makes_the_rows_of_a_request_once() -> None:
