@@ -64,9 +64,16 @@ def play(servers: Servers, dice: random.Random, most: int = 24) -> None:
     """One round: each answer that is given must be the one that the server without batches gives."""
     first, second, third = ([body(dice) for _ in range(dice.randrange(1, most))] for _ in range(3))
     answers: dict[str, list[Any]] = {}
+    # a loop that ends stops the batches that run on it, whose other requests are 503 then: so each waits for the others
+    all_are_answered = threading.Barrier(3, timeout=120)
 
     def on_loop(name: str, asks: list[Body], seed: int) -> None:
-        answers[name] = asyncio.run(_on_loop(servers.batched, asks, random.Random(seed)))
+        async def main() -> list[Any]:
+            found = await _on_loop(servers.batched, asks, random.Random(seed))
+            await asyncio.to_thread(all_are_answered.wait)
+            return found
+
+        answers[name] = asyncio.run(main())
 
     def in_threads() -> None:
         way = over_wsgi(OIPWSGIApp(servers.batched), "")
@@ -80,6 +87,7 @@ def play(servers: Servers, dice: random.Random, most: int = 24) -> None:
             thread.start()
         for thread in threads:
             thread.join(60)
+        all_are_answered.wait()
         answers["threads"] = [found[place] for place in range(len(third))]
 
     seeds = dice.randrange(2**31), dice.randrange(2**31)
