@@ -54,7 +54,10 @@ document.forms[0].onsubmit = async (event) => {
   answer.textContent = event.target.text.value;
   const body = JSON.stringify({text_input: event.target.text.value, max_words: 100});
   const response = await fetch("/v2/models/writer/generate_stream", {method: "POST", body});
-  if (!response.ok) return answer.textContent = await response.text();
+  if (!response.ok) {
+    answer.textContent = await response.text();
+    return;
+  }
   let text = "";
   for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
     const events = (text + chunk).split("\\n\\n");

@@ -91,7 +91,7 @@ def apply_declaration(tensor: Tensor, spec: TensorSpec | None) -> Tensor:
         declared is None and spec.dtype.hasobject and spec.other_datatypes is None
     )
     if sent == PandasJSONCodec.content_type and are_texts:
-        for index, text in enumerate(map(bytes.strip, () if is_missing else array.ravel())):
+        for index, text in enumerate(map(bytes.strip, array.ravel())):
             if text != b"null" and text[:1] != b'"':
                 raise InvalidRequest(
                     f"{here}: element {index} is {show(text)}: expected the JSON text of a string, or null"
@@ -285,8 +285,8 @@ def _to_categories(series: pd.Series[Any], tensor: Tensor) -> pd.Series[Any]:
         unknown = np.flatnonzero((codes < 0) & series.notna().to_numpy())
         if len(unknown):
             raise InvalidRequest(
-                f"column {show(tensor.name)}, row {unknown[0]}: {show(series.iloc[unknown[0]])} is no "
-                f"category: expected {list_names(categories.tolist())}"
+                f"column {show(tensor.name)}, row {unknown[0]}: {show(series.iloc[unknown[:1]].tolist()[0])} "
+                f"is no category: expected {list_names(categories.tolist())}"
             )
         if (
             (codes < 0).any()

@@ -85,7 +85,7 @@ SCALARS: Final[Mapping[type, Scalar]] = {
 
 def read_scalar(kind: type, tensor: Tensor) -> Any:
     """The only element of a tensor."""
-    _check_datatype(kind, tensor, kind.__name__)
+    _check_elements(kind, tensor, kind.__name__)
     if tensor.array.size != 1:
         raise InvalidRequest(
             f"input {show(tensor.name)} has shape {list(tensor.shape)}: expected [1] or [] for "
@@ -104,23 +104,23 @@ def read_scalar(kind: type, tensor: Tensor) -> Any:
 
 def read_list(kind: type, tensor: Tensor) -> list[Any]:
     """The elements of a tensor of shape `[N]` or `[N, 1]`."""
-    _check_datatype(kind, tensor, f"list[{kind.__name__}]")
+    _check_elements(kind, tensor, f"list[{kind.__name__}]")
     return list(map(kind, rows_of(tensor, "np").tolist()))
 
 
-def _check_datatype(kind: type, tensor: Tensor, called: str) -> None:
+def _check_elements(kind: type, tensor: Tensor, called: str) -> None:
     datatypes = SCALARS[kind].datatypes
     if tensor.datatype not in datatypes:
         raise InvalidRequest(
             f"input {show(tensor.name)} has datatype {tensor.datatype}: expected {' or '.join(datatypes)} "
             f"for {called}"
         )
-    if kind is float and tensor.array.dtype.kind in "iu":
-        for number in tensor.array.ravel().tolist():
-            if float(number) != number:
-                raise InvalidRequest(
-                    f"input {show(tensor.name)} has {number}, a whole number that a float would round"
-                )
+    numbers = tensor.array.ravel().tolist() if kind is float and tensor.array.dtype.kind in "iu" else ()
+    rounded = next((number for number in numbers if float(number) != number), None)
+    if rounded is not None:
+        raise InvalidRequest(
+            f"input {show(tensor.name)} has {rounded}, a whole number that a float would round"
+        )
 
 
 def read_scalar_parameter(kind: type, name: str, value: object) -> Any:
@@ -364,14 +364,8 @@ class Codecs:
     def find_writer(self, annotation: Any) -> AnyInputCodec | None:
         """The codec for a result with this annotation; None if the value itself shows how to write it, as
         arrays and series do."""
-        return next(
-            (
-                codec
-                for codec in self.inputs.values()
-                if codec not in (NumpyCodec, Base64Codec) and codec.yields(normalize(annotation))
-            ),
-            None,
-        )
+        codecs = (codec for codec in self.inputs.values() if codec not in (NumpyCodec, Base64Codec))
+        return next((codec for codec in codecs if codec.yields(normalize(annotation))), None)
 
     def users_codec_for_value(self, value: Any) -> AnyInputCodec | None:
         """The codec of the user that encodes a value for which nothing names one; None if there is none."""

@@ -250,10 +250,10 @@ def _read(
         leaves = [str(each) if type(each) is Literal else each for each in leaves]
     if float in classes and dtype.kind in "iu":
         leaves = [to_whole(each) if type(each) is float else each for each in leaves]
-    has_wrong = (dtype.kind in "fViu" and not classes <= _NUMBERS[is_json]) or (
+    has_wrong_element = (dtype.kind in "fViu" and not classes <= _NUMBERS[is_json]) or (
         is_json and float in classes and (math.inf in leaves or -math.inf in leaves)
     )
-    return from_elements(leaves, dtype, shape, is_json=is_json, has_wrong=has_wrong)
+    return from_elements(leaves, dtype, shape, is_json=is_json, has_wrong_element=has_wrong_element)
 
 
 def _write(leaves: list[Any], classes: set[type], kind: Kind, shape: tuple[int, ...]) -> Array:

@@ -312,7 +312,7 @@ def read_points(tensor: Tensor) -> tuple[Array, bool]:
     is a missing date."""
     elements = bytes_of(tensor, DatetimeCodec.content_type)
     indices = np.flatnonzero([element != NO_DATE for element in elements])
-    there = [elements[index] for index in indices]
+    there = [element for element in elements if element != NO_DATE]
     try:
         moments = _parse_dates(there)
         in_utc = [

@@ -91,7 +91,7 @@ def _read_class_of_msgspec(cls: type) -> RowClass:
     by_name = {field.reads: field for field in fields}
     is_own = (
         schemas is None
-        and not _has_constructor(cls)
+        and not _has_own_constructor(cls)
         and all(name == reads for name, (reads, _) in names.items())
     )
     made: Any = cls if is_own else _make_constructor(cls, fields, names)
@@ -123,11 +123,13 @@ def _find_names(cls: Any) -> dict[str, tuple[str, str]]:
     }
 
 
-def _has_constructor(cls: Any) -> bool:
+def _has_own_constructor(cls: Any) -> bool:
     """Whether its constructor does more than msgspec itself, which sets the fields: an `__init__` that was
     written, not generated, or a converter of attrs."""
     code = getattr(cls.__init__, "__code__", None)
-    is_written = code is not None and not code.co_filename.startswith(("<string>", "<attrs generated"))
+    is_written = code is not None and not (
+        code.co_qualname.startswith("__create_fn__.") or code.co_filename.startswith("<attrs generated")
+    )
     return is_written or any(each.converter for each in getattr(cls, "__attrs_attrs__", ()))
 
 

@@ -103,20 +103,24 @@ class JSONRows:
 
     def read_row(self, members: dict[str, Any]) -> InferenceRequest | None:
         """The request of the members of an object, if it is one row and nothing else. It is a row unless a
-        value is a list where its field is none, or has lists within. The lists of a row with something beside
-        it become columns of one row."""
+        value has a list too many. Else None, and `members` has columns then: a list of one row stands within
+        a list."""
         cells = {
             name: value if name in self._lists and type(value) is list else [value]
             for name, value in members.items()
             if name in self._names
         }
         values = [*chain.from_iterable(cells.values())]
-        is_row = {*map(type, values)} <= _OF_JSON and math.inf not in values and -math.inf not in values
-        if is_row and self._fits(members):
+        may_be_row = {*map(type, values)} <= _OF_JSON and math.inf not in values and -math.inf not in values
+        if may_be_row and self._fits(members):
             return self._read_objects([members])
-        if nulls := [name for name in self._never_null & cells.keys() if None in cells[name]]:
+        if nulls := [
+            name
+            for name in self._never_null & cells.keys()
+            if members[name] is None or (may_be_row and None in cells[name])
+        ]:
             raise InvalidRequest(f"rows[0].{nulls[0]}: expected a value, got null")
-        if is_row:
+        if may_be_row:
             members.update({name: [members[name]] for name in self._lists & cells.keys()})
         return None
 

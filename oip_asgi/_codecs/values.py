@@ -8,7 +8,6 @@ dtype, and are refused if a model takes another one.
 from __future__ import annotations
 
 from array import array
-from collections import deque
 from collections.abc import Container, Mapping
 from contextlib import suppress
 from datetime import date, datetime
@@ -18,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
-from .._protocol.datatypes import NUMBERS, as_array, find_classes, to_wire_array, widen
+from .._protocol.datatypes import NUMBERS, SEQUENCES, as_array, find_classes, to_wire_array, widen
 from .._protocol.errors import InvalidRequest, ModelFault, show
 from .._protocol.schemas import Parameters
 from .._protocol.specs import TensorSpec
@@ -34,13 +33,13 @@ from .torch import replace_torch
 _UNENCODABLE: Final = (TypeError, ValueError, ModelFault, OverflowError, RecursionError)
 """What a codec raises if a value cannot be a tensor."""
 
-_PLAIN: Final = (list, tuple, range, deque, bool, int, float, str, bytes, datetime, date, dict, NoneType)
+_PLAIN: Final = (*SEQUENCES, range, bool, int, float, str, bytes, datetime, date, dict, NoneType)
 """What is no array by itself."""
 
 _NO_NUMBERS: Final = (np.flexible, np.datetime64, np.timedelta64, np.object_)
 """The scalars of numpy that are none; but for numpy, durations are integers."""
 
-_OWN: Final = frozenset(_PLAIN) - {list, tuple, range, deque}
+_OWN: Final = frozenset(_PLAIN) - {*SEQUENCES, range}
 
 
 def to_inputs(
@@ -114,7 +113,7 @@ def _encode_value(
     if isinstance(value, (ndarray, np.generic)):
         found = np.atleast_1d(value) if isinstance(value, np.generic) else as_array(value)
         # objects and dates that are no tensor by themselves are read as a list is
-        with suppress(*(TypeError,) if found.dtype.kind in "OM" else ()):
+        with suppress(*((TypeError,) if found.dtype.kind in "OM" else ())):
             return make_tensor(name, to_wire_array(found), {})
         value = _unwrap(found)
     return enter(name, value, spec, is_json=False, is_column=is_column)
@@ -133,12 +132,10 @@ def _convert_value(value: Any, spec: TensorSpec | None) -> Any:
     if isinstance(value, _PLAIN):
         if type(value) is list and _OWN.issuperset(map(type, value)):
             return value
-        if isinstance(value, (list, tuple, deque)):
+        if isinstance(value, SEQUENCES):
             value = [
                 np.asarray(each)
                 if isinstance(each, array) or (isinstance(each, memoryview) and each.format != "B")
-                else list(each)
-                if isinstance(each, deque)
                 else each
                 for each in value
             ]
@@ -160,7 +157,7 @@ def _convert_value(value: Any, spec: TensorSpec | None) -> Any:
 
 def _unwrap(value: Any) -> Any:
     """A value, or what a list holds, as one of Python's own classes."""
-    if isinstance(value, (list, tuple, range)):
+    if isinstance(value, (*SEQUENCES, range)):
         return (
             value if type(value) is list and _OWN.issuperset(map(type, value)) else list(map(_unwrap, value))
         )

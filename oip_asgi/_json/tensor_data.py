@@ -98,10 +98,10 @@ def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
 
 
 def from_elements(
-    flat: list[Any], dtype: DType, shape: tuple[int, ...], *, is_json: bool, has_wrong: bool
+    flat: list[Any], dtype: DType, shape: tuple[int, ...], *, is_json: bool, has_wrong_element: bool
 ) -> Array:
-    """Make an array of elements. `has_wrong` says that one is wrong: the error says which."""
-    if not has_wrong:
+    """Make an array of elements. `has_wrong_element` says that one is wrong: the error says which."""
+    if not has_wrong_element:
         with suppress(Unusual):
             return from_value(flat, dtype, shape)
     checked_data.check_elements(

@@ -232,7 +232,7 @@ class Retired:
             unused = handler.uses.take_idle()
         set_signals(unused)
         await io.wait(idle)
-        # the first caller finds the handler, and calls `unload=`
+        # one step, so it needs no lock: the first caller gets True, and calls `unload=`
         await self._loader.unload(io, handler, claim=partial(self._handlers.pop, handler, False))
 
 

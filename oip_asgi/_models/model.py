@@ -264,7 +264,7 @@ class Registry:
         if model is not None:
             if model.lifecycle.state == "ready" or version is not None or model.lifecycle.will_serve:
                 return model
-            # the highest version that serves answers for a default one that does not
+            # the default version does not serve: the highest one that does answers
             serving = [each for each in self._models.get(name, ()) if each.lifecycle.is_ready]
             return find_default(serving) if serving else model
         if version is None or name not in self:
@@ -288,12 +288,12 @@ class Registry:
 
 def _index_versions(name: str, models: list[Model]) -> dict[tuple[str, str | None], Model]:
     """What requests for a name find, given all its versions."""
-    found: dict[tuple[str, str | None], Model] = {(name, model.version): model for model in models}
+    by_key: dict[tuple[str, str | None], Model] = {(name, model.version): model for model in models}
     if models:
-        found[name, None] = find_default(models)
+        by_key[name, None] = find_default(models)
         if models[0].version is None:
-            found[name, UNVERSIONED] = models[0]
-    return found
+            by_key[name, UNVERSIONED] = models[0]
+    return by_key
 
 
 @lru_cache(256)  # the same from request to request

@@ -85,6 +85,9 @@ NUMBERS: Final = frozenset(dtype for dtype in DTYPES.values() if not dtype.hasob
 FLOATING: Final = frozenset({"FP16", "BF16", "FP32", "FP64"})
 """The datatypes that have NaN and infinities."""
 
+SEQUENCES: Final = (list, tuple, deque)
+"""What is read as a list."""
+
 FIRST_ROUNDED: Final = 2.0**53
 """From here on, a float of FP64 may be another whole number than the one it was made of."""
 
@@ -118,10 +121,9 @@ def dtype_of(datatype: str) -> DType:
         return extension
     # in Triton's configurations, the names begin with TYPE_
     meant = _ALSO_CALLED.get(datatype.casefold().removeprefix("type_"))
-    hint = "" if meant is None else f"; did you mean {show(meant)}?"
     raise InvalidRequest(
         f"unknown datatype {show(datatype)}: expected one of {', '.join(DTYPES)}, or BF16 with ml_dtypes "
-        f"(names are case-sensitive){hint}"
+        f"(names are case-sensitive){'' if meant is None else f'; did you mean {show(meant)}?'}"
     )
 
 
@@ -226,7 +228,7 @@ def as_array(value: Any, preferred: DType | None = None) -> Array:
     if not array.size:
         return (
             array
-            if preferred is None or not isinstance(value, (list, tuple))
+            if preferred is None or not isinstance(value, SEQUENCES)
             else np.empty(array.shape, preferred)
         )
     if kind in "fO" and all(issubclass(cls, (int, np.integer)) for cls in classes):
@@ -282,10 +284,10 @@ def find_classes(value: Any) -> set[type]:
                 "a masked array with masked elements is no tensor: fill them, as in array.filled(0)"
             )
         return {value.dtype.type if value.dtype.kind in "biuf" else ndarray}
-    if not isinstance(value, (list, tuple, deque)):
+    if not isinstance(value, SEQUENCES):
         return {type(value)}
     classes = set(map(type, value))
-    nests = {cls for cls in classes if issubclass(cls, (list, tuple, deque, ndarray))}
+    nests = {cls for cls in classes if issubclass(cls, (*SEQUENCES, ndarray))}
     if nests:
         classes = (classes - nests).union(
             *[find_classes(element) for element in value if type(element) in nests]

@@ -142,12 +142,12 @@ class ObserverThread:
 
     def drop(self) -> None:
         """Drop what is in the queue, and log how many were dropped since the log said so."""
+        self._quiet_until = 0.0
+        self._log_dropped()
         with self._lock:
-            why = "the server stops" if self._queue else ""
             while self._queue:
                 self._add_drop(self._queue.popleft())
-        self._quiet_until = 0.0
-        self._log_dropped(why)
+        self._log_dropped("the server stops")
 
     def count_drops(self) -> dict[tuple[str, str | None], int]:
         """How many observations were dropped, by the name and the version of the model."""
@@ -166,14 +166,14 @@ class ObserverThread:
     def _log_dropped(self, why: str = "") -> None:
         """Log how many were dropped since the log said so, if that is a minute ago. `why` is left out if the
         queue is full."""
-        if not self._unlogged or time.monotonic() < self._quiet_until:
+        if not self._unlogged or (not why and time.monotonic() < self._quiet_until):
             return
         with self._lock:
             unlogged, self._unlogged = self._unlogged, 0
             self._quiet_until = time.monotonic() + _QUIET_SECONDS
         if unlogged:
             why = why or (
-                f"{self._options.max_queue} wait already: make it quicker, or observe with sample= or a "
+                f"only {self._options.max_queue} may wait: make it quicker, or observe with sample= or a "
                 "larger max_queue="
             )
             logger.warning(

@@ -2,7 +2,7 @@
 
 python -m oip_asgi.client score http://127.0.0.1:8000/v2 iris rows.csv --out scores.csv
 
-It ends with 0 if each row is scored, with 1 if rows are missing, and with 2 if nothing can be scored. What
+It ends with 0 if each row is scored, with 1 if rows are missing, and with 2 if it cannot begin. What
 became of each row is a line of a file beside the output, the journal, until all are scored, so that a run
 that was cut goes on from there. Imports what users can import; what the values of a column become, the
 model's declaration decides, as for any list that a `Client` sends.
@@ -263,28 +263,30 @@ def plan_inputs(
         else None
     )
     declared = (
-        {**dict.fromkeys(types, array or _ANY_DATATYPE), **({} if array else scalars)}
-        if array or not specs
-        else {spec.name: spec for spec in specs}
+        dict.fromkeys(types, array)
+        if array
+        else {spec.name: spec for spec in specs} or {**dict.fromkeys(types, _ANY_DATATYPE), **scalars}
     )
     # a file without a column may mean the default; but one that has another column may have misspelled it
     names = asked or [name for name in declared if name in types or types.keys() - declared.keys()]
     missing = [name for name in names if name not in types or name not in declared]
     need(
         (names and not missing) or total == 0,
-        f"the columns {missing[:10]} cannot be sent: the file has {list(types)[:10]}, and the model takes "
-        f"{list(declared)[:10]}: rename them in the file, or name those to send by --columns",
+        f"the columns {missing[:10] or '(none)'} cannot be sent: the file has {list(types)[:10]}, and the "
+        f"model takes {list(declared)[:10]}: rename them in the file, or name those to send by --columns",
     )
-    readings = {
-        name: find_reading(declared[name], types[name], are_texts=are_texts)
+    columns = {
+        name: (
+            find_reading(declared[name], types[name], are_texts=are_texts),
+            find_form(declared[name], types[name], are_texts=are_texts),
+        )
         for name in names
         if name not in missing  # of a file without rows
     }
     if array is None:
-        forms = {name: find_form(declared[name], types[name], are_texts=are_texts) for name in readings}
         return lambda rows: {
-            name: forms[name]([read(values.get(name)) for _, values in rows])
-            for name, read in readings.items()
+            name: form([read(values.get(name)) for _, values in rows])
+            for name, (read, form) in columns.items()
         }
     need(
         total == 0 or array.shape[1] in (-1, len(names)),
@@ -292,7 +294,8 @@ def plan_inputs(
         "in the order of the training, by --columns",
     )
     return lambda rows: {
-        array.name: [[readings[name](values.get(name)) for name in names] for _, values in rows]
+        # a column may be sent twice
+        array.name: [[columns[name][0](values.get(name)) for name in names] for _, values in rows]
     }
 
 
@@ -448,8 +451,9 @@ def begin_journal(journal: BinaryIO, of: Mapping[str, Any]) -> list[bool]:
     begun = next(entries, None)
     need(
         begun in (None, of),
-        f"--resume: {[name for name in of if begun and begun.get(name) != of[name]]} are not as when the run "
-        f"was begun: to begin anew, remove {journal.name}",
+        "--resume: other than in the run that was begun: "
+        f"{', '.join(name for name in of if not isinstance(begun, dict) or begun.get(name) != of[name])}. To "
+        f"begin anew, remove {journal.name}",
     )
     if begun is None:
         append(journal, [of])
@@ -497,8 +501,8 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 def make_plan(
     options: argparse.Namespace, client: Client, patiently: Callable[..., Any]
-) -> tuple[Callable[[Sequence[Row]], list[Mapping[str, Any]]], int, int]:
-    """What scores some rows, how many the file has, and how many a request may have."""
+) -> tuple[Callable[[Sequence[Row]], list[Mapping[str, Any]]], int]:
+    """What scores some rows, and how many rows the file has."""
     binary = "binary_tensor_data" in patiently(client.metadata).get("extensions", ())
     declared = read_specs(patiently(client.model_metadata, options.model, options.version), "inputs")
     are_texts = options.rows.suffix.lower() == ".csv"
@@ -516,22 +520,20 @@ def make_plan(
     sent = scalars.keys() & (options.columns or types)
     need(
         not specs or not sent,
-        f"{sorted(sent)[:10]}: the model takes one value for a request, not one for each row: leave "
-        "them out by --columns, which names those to send",
+        f"{sorted(sent)[:10]}: the model takes one value for a request, not one for each row: name "
+        "the other columns by --columns",
     )
     make_inputs = plan_inputs(specs, scalars, options.columns, types, total, are_texts=are_texts)
-    return (
-        partial(
-            patiently,
-            lambda rows: read_outputs(
-                client.infer(options.model, make_inputs(rows), version=options.version, binary=binary),
-                rows,
-                options.out.suffix.lower(),
-            ),
+    ask = partial(
+        patiently,
+        lambda rows: read_outputs(
+            client.infer(options.model, make_inputs(rows), version=options.version, binary=binary),
+            rows,
+            options.out.suffix.lower(),
         ),
-        total,
-        1 if sent else options.chunk,
     )
+    # a request has one value of a scalar
+    return (lambda rows: [scored for row in rows for scored in ask([row])]) if sent else ask, total
 
 
 def run(options: argparse.Namespace) -> int:
@@ -558,15 +560,17 @@ def run(options: argparse.Namespace) -> int:
         Client(options.url, headers=dict(options.header)) as client,
         ThreadPoolExecutor(options.connections, "oip_asgi rows") as threads,
     ):
-        ask, total, size = make_plan(options, client, patiently)
+        ask, total = make_plan(options, client, patiently)
         with file.open("a+b" if options.resume else "x+b") as journal:
             kept = begin_journal(
                 journal,
                 {
-                    "rows": str(rows.resolve()),
-                    "size": rows.stat().st_size,
-                    "changed": rows.stat().st_mtime,
-                    **{name: getattr(options, name) for name in ("model", "version", "columns")},
+                    "the file": str(rows.resolve()),
+                    "its size": rows.stat().st_size,
+                    "its time": rows.stat().st_mtime,
+                    "the model": options.model,
+                    "--version": options.version,
+                    "--columns": options.columns,
                 },
             )
             done = begun_at = len(kept)
@@ -575,7 +579,7 @@ def run(options: argparse.Namespace) -> int:
                 for entries in score_rows(
                     ask,
                     islice(read_rows(rows), begun_at, None),
-                    size,
+                    options.chunk,
                     threads,
                     4 * options.connections,
                     may_be_none=not any(kept),

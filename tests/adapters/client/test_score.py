@@ -442,16 +442,16 @@ def test_a_run_that_is_cut_goes_on(score: Score, site: Site, tmp_path: Path) -> 
     again = score("rent", *command, out="s.csv")
     assert again.status == 2
     assert f"a run has begun it: wait for its end; if it was cut, go on with --resume, or remove {part}" in again.told
-    for model, columns, changed in (("matrix", "area,floor", ["model", "columns"]), ("rent", "town,area,floor", ["columns"])):
-        other = score(model, *command, "--columns", columns, "--resume", out="s.csv")
-        told = f"--resume: {changed} are not as when the run was begun: to begin anew, remove {part}\n"
-        assert (other.status, other.told) == (2, f"cannot be scored: {told}")
+    for model, columns, other in (("matrix", "area,floor", "the model, --columns"), ("rent", "town,area,floor", "--columns")):
+        told = f"--resume: other than in the run that was begun: {other}. To begin anew, remove {part}\n"
+        refused = score(model, *command, "--columns", columns, "--resume", out="s.csv")
+        assert (refused.status, refused.told) == (2, f"cannot be scored: {told}")
     asked = site.asked
     scored = score("rent", *command, "--resume", out="s.csv")
     assert (scored.status, scored.text.splitlines()) == (0, rents_scored(20))
     assert site.asked - asked < 10
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.csv", "s.csv"]
-    # a script may always say --resume: where no run was cut, this is a new one
+    # where no run was cut, this is a new one
     anew = score("rent", *command, "--resume", out="s.csv")
     assert (anew.status, anew.text.splitlines(), part.exists()) == (0, rents_scored(20), False)
 
@@ -559,7 +559,9 @@ def test_a_run_is_not_resumed_with_rows_that_have_changed(score: Score, site: Si
     rows.write_text(rents().replace("a,1.0", "a,2.0"))
     os.utime(rows, (1, 1))
     resumed = score("rent", None, "--resume")
-    assert (resumed.status, "--resume: ['changed'] are not as when the run was begun" in resumed.told) == (2, True), resumed.told
+    assert (resumed.status, "--resume: other than in the run that was begun: its time. To" in resumed.told) == (2, True), resumed.told
+    (tmp_path / "s.jsonl.part.jsonl").write_text("[1]\n")
+    assert score("rent", None, "--resume").status == 2
 
 
 def test_the_first_question_waits_too(score: Score, site: Site) -> None:

@@ -45,6 +45,9 @@ def test_scalars_are_read_as_they_are_declared(score: Score, at: str, calls: lis
     assert score("order", "code,qty\n00123,5\nA1,6\n", at=at).values == ["00123 5", "A1 6"]
     assert score("order", "code\n007\n", at=at).values == ["007 1"]
     assert sorted(calls) == ["00123", "007", "A1"]  # each row is asked for alone, and once
+    scored = score("order", "code,qty\nA,x\nB,2\nC,3\n", at=at)  # the first row is refused, which tells nothing of the others
+    assert (scored.status, scored.values) == (1, ["B 2", "C 3"])
+    assert [row["row"] for row in scored.refusals] == [1]
 
 
 @pytest.mark.parametrize("columns", [[], ["--columns", "x,t"]])
@@ -52,8 +55,7 @@ def test_a_scalar_beside_columns_has_no_value_for_each_row(score: Score, at: str
     refused = score("price", "x,t\n1,10\n2,20\n", *columns, at=at)
     assert (refused.status, refused.told) == (
         2,
-        "cannot be scored: ['t']: the model takes one value for a request, not one for each row: leave them out by --columns, "
-        "which names those to send\n",
+        "cannot be scored: ['t']: the model takes one value for a request, not one for each row: name the other columns by --columns\n",
     )
     assert score("price", None, "--columns", "x", at=at).values == [1.0, 2.0]
 

@@ -59,8 +59,8 @@ def test_a_run_goes_on_over_rows_that_are_all_refused_if_any_was_scored_before(
 ) -> None:
     rows = tmp_path / "rows.csv"
     rows.write_text("area\n1\nx\ny\n4\n5\n")
-    begun = {"rows": str(rows), "size": rows.stat().st_size, "changed": rows.stat().st_mtime, "model": "waits"}
-    journal = [{**begun, "version": None, "columns": []}, of_first]
+    begun = {"the file": str(rows), "its size": rows.stat().st_size, "its time": rows.stat().st_mtime, "the model": "waits"}
+    journal = [{**begun, "--version": None, "--columns": []}, of_first]
     (tmp_path / "s.csv.part.jsonl").write_text("\n".join(map(json.dumps, journal)))
     waiting.goes_on.set()
     scored = score("waits", None, "--chunk", "2", "--resume", at=waiting.url, out="s.csv")

@@ -145,4 +145,4 @@ def test_rows_without_values_are_rows(score: Score) -> None:
     server.register("m", lambda df: df["a"].isna().to_numpy(), content_type="pd", inputs=specs_of(pd.DataFrame({"a": [1.0, None]})))
     with serving(OIPApp(server, path="/v2")) as port:
         refused = score("m", "{}\n{}\n", at=f"http://127.0.0.1:{port}/v2", rows="rows.jsonl")
-    assert (refused.status, "the file has [], and the model takes ['a']" in refused.told) == (2, True)
+    assert (refused.status, "the columns (none) cannot be sent: the file has [], and the model takes ['a']" in refused.told) == (2, True)

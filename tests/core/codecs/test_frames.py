@@ -327,6 +327,8 @@ def told(datatype: str, data: list[Any], categories: Any, content_type: str | No
             [told("BYTES", ["a", "b"], {"datatype": "BYTES", "data": ["a", "c"]})],
             "column 'x', row 1: 'b' is no category: expected 'a', 'c'",
         ),
+        ([told("INT8", [1, 7], {"datatype": "INT8", "data": [1, 2]})], "column 'x', row 1: 7 is no category: expected 1, 2"),
+        ([told("FP64", [9.5], {"datatype": "FP64", "data": [0.5]})], r"column 'x', row 0: 9\.5 is no category: expected 0\.5"),
         ([told("BYTES", ["1"], {"datatype": "BYTES", "data": ["[]"], "content_type": "pd_json"})], "in its pd_categories: unhashable"),
         ([told("BYTES", ["1"], {"datatype": "BYTES", "data": ["1"], "dtype": "category"})], "categories cannot have the dtype category"),
     ],

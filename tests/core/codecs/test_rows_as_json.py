@@ -176,6 +176,9 @@ def test_one_object_is_a_row_unless_a_value_has_a_list_too_many(make: Any) -> No
             assert answer(show_lists, cls, list[str], [whole]) == (200, [{"output_0": shown["output_0"]}])
             columns = {name: [value] for name, value in whole.items()}
             assert answer(show_lists, cls, list[str], columns) == (200, shown)
+    later = {"scores": [[1.5], None], "tags": [[], []]}  # columns: the null is in the second row
+    status, document = answer(show_lists, only, list[str], later)
+    assert (status, "rows[0]" in document["error"]) == (400, False)
     two = {"scores": [[1.5], [2.5]], "tags": [[], []]}
     assert answer(show_lists, only, list[str], two) == (200, {"model_name": "m", "output_0": ["[1.5] []", "[2.5] []"]})
     none: dict[str, Any] = {"name": [], "scores": [], "tags": []}

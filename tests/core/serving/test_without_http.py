@@ -201,6 +201,7 @@ def test_the_callers_arrays_stay_the_callers(server: InferenceServer, infer: Inf
     [
         ([array("f", [1, 2]), array("f", [3, 4])], np.array([[1, 2], [3, 4]], "f4")),
         ([deque([1, 2]), deque([3, 4])], np.array([[1, 2], [3, 4]])),
+        ([[deque([1, 2])]], np.array([[[1, 2]]])),
         ([np.arange(2.0).data, [2.0, 3.0]], np.array([[0.0, 1.0], [2.0, 3.0]])),
         ([memoryview(b"ab"), bytearray(b"c")], np.array([b"ab", b"c"], object)),
         (deque(["a", "b"]), np.array([b"a", b"b"], object)),
@@ -269,6 +270,7 @@ def test_dates_of_numpy_are_dates(unit: str) -> None:
         ("echo", {"x": [2**1100, 1.5]}, "input 'x': data: element 0 is out of range for FP64"),
         ("echo", {"x": deque([2**53 + 1, 1.5])}, ROUNDS),
         ("echo", {"x": [deque([2**53 + 1, 1.5])]}, ROUNDS),
+        ("echo", {"x": [[deque([2**53 + 1, 1.5])]]}, ROUNDS),
         ("echo", {"x": deque([True, 2])}, f"input 'x': data {SEVERAL}"),
         ("echo", {"x": deque([2**63, -1])}, f"input 'x': {NO_DATATYPE}"),
         *(("echo", {"x": masked}, IS_MASKED) for masked in (np.ma.masked, MASKED, [1.5, np.ma.masked], list(MASKED), [MASKED])),
