@@ -22,7 +22,7 @@ import msgspec
 from msgspec.inspect import IntType
 
 from .._json.text import read_objects, read_rows
-from .._protocol.datatypes import object_array
+from .._protocol.datatypes import INFINITE, object_array
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
 from .plain import PandasJSONCodec
@@ -94,8 +94,9 @@ class JSONRows:
     def read(self, text: bytes, *, is_list: bool) -> InferenceRequest | None:
         """The request of the JSON of a list of objects, or of one: in one go if nothing is wrong. None if
         `read_row` is to read it."""
-        may_differ = bool(self._texts) and any(each.search(text) for each in _OTHER_DATES)
-        if self._from_json is not None and not may_differ:
+        if self._from_json is not None and not (
+            self._texts and any(each.search(text) for each in _OTHER_DATES)
+        ):
             rows = read_rows(text if is_list else b"[%b]" % text, self._from_json, len(self._names))
             if rows is not None and (is_list or len(rows) == 1):
                 return self._make_request(rows)
@@ -144,7 +145,8 @@ class JSONRows:
 
     def _make_request(self, rows: list[Any]) -> InferenceRequest:
         for field, find in self._whole_numbers:
-            refuse_inexact(field, [*map(find, rows)])
+            with suppress(AttributeError):  # a constructor of its own need not set each field
+                refuse_inexact(field, [*map(find, rows)])
         return _make_request(rows)
 
     def write_columns(self, request: InferenceRequest) -> InferenceRequest:
@@ -199,7 +201,9 @@ def refuse_inexact(field: Field, values: Sequence[Any]) -> None:
         else "a whole number that a float would round"
     )
     for row, cell in _iterate_cells(values):
-        if isinstance(cell, int) and not (-(2**63) <= cell < 2**63 if is_whole else float(cell) == cell):
+        if isinstance(cell, int) and (
+            not -(2**63) <= cell < 2**63 if is_whole else abs(cell) < INFINITE and float(cell) != cell
+        ):
             raise InvalidRequest(f"rows[{row}].{field.reads or field.name}: {cell} is {expected}")
 
 

@@ -434,49 +434,6 @@ def test_the_names_of_attrs_arguments_are_those_of_the_tensors() -> None:
     assert json.loads(post(server, "generate", [{"_age": 7, "tariff": "free"}]).body)["error"].startswith("rows[0]")
 
 
-def lower(city: str) -> str:
-    return city.lower()
-
-
-@attrs.define
-class Converted:
-    city: str = attrs.field(converter=lower)
-
-
-@attrs.define
-class WrittenOfAttrs:
-    city: str
-
-    def __init__(self, city: str) -> None:
-        self.__attrs_init__(city.lower())  # type: ignore[attr-defined]
-
-
-@dataclass(init=False)
-class Written:
-    city: str
-
-    def __init__(self, city: str) -> None:
-        self.city = city.lower()
-
-
-class Inherited(Written):
-    pass
-
-
-# as of `python -c`: its code has the file name of the code that dataclasses make
-exec("class Executed(Written):\n    def __init__(self, city): self.city = city.lower()", globals())
-
-
-@pytest.mark.parametrize("cls", [Converted, WrittenOfAttrs, Written, Inherited, globals()["Executed"]])
-def test_the_constructor_and_the_converters_of_a_class_are_called(cls: Any) -> None:
-    server = serve_rows(list[cls], list[str], lambda rows: [row.city for row in rows])
-    for body in ({"city": "BONN"}, {"city": ["BONN"]}):
-        assert generate(server, body) == {"model_name": "m", "output_0": "bonn"}
-    assert generate(server, [{"city": "BONN"}]) == [{"output_0": "bonn"}]
-    refused = post(server, "generate", {"city": 1})
-    assert (refused.status, json.loads(refused.body)) == (400, {"error": "rows[0].city: expected str, got 1"})
-
-
 class Late(pydantic.BaseModel):
     x: LateType
 

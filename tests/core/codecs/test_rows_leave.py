@@ -353,6 +353,14 @@ def test_rows_of_a_response_round_no_whole_number(kind: Any, column: Any) -> Non
         respond(2**53 + 1).rows(cls)
 
 
+def test_a_number_of_a_response_that_no_float_holds_is_invalid() -> None:
+    server = InferenceServer()
+    server.register("m", lambda x: pd.DataFrame({"id": pd.Series([10**309, None], dtype=object)}))
+    response = server.infer_sync("m", {"x": [1.0]})
+    with pytest.raises(InvalidResponse, match=r"rows\[0\]\.id: number out of range, got 1000"):
+        response.rows(of_dataclasses("Numbered", id=float | None))
+
+
 @pytest.mark.parametrize("kind", [float, list[float]])
 def test_a_whole_number_that_a_float_would_round_is_no_float(kind: Any) -> None:
     """In a response, and in a request whose tensor has whole numbers."""
