@@ -202,7 +202,7 @@ def refuse_inexact(field: Field, values: Sequence[Any]) -> None:
     )
     for row, cell in _iterate_cells(values):
         if isinstance(cell, int) and (
-            not -(2**63) <= cell < 2**63 if is_whole else abs(cell) < INFINITE and float(cell) != cell
+            not -(2**63) <= cell < 2**63 if is_whole else abs(cell) >= INFINITE or float(cell) != cell
         ):
             raise InvalidRequest(f"rows[{row}].{field.reads or field.name}: {cell} is {expected}")
 
