@@ -19,6 +19,7 @@ from oip_asgi import InferenceError, InferenceServer
 from tests.support.inside import background_of, limit_threads, limiter_of
 from tests.support.inside.runtime import PATIENCE, Alarms, BackgroundLoop, QuitWithin, Runtime, WorkerThreads
 from tests.support.inside.runtime import threads as threads_module
+from tests.support.talk import block_until
 
 
 class Outcome:
@@ -86,9 +87,14 @@ def test_a_job_waits_for_a_thread_that_is_awake_no_longer_than_its_patience(pool
     pool.hurry()
     assert [outcome.wait() for outcome in outcomes] == [7] * 3
     assert not pool.hurry()
-    next_one = Outcome(lambda: 7)
-    assert pool.submit(next_one, is_patient=True) is False  # the other thread is known to block
-    assert next_one.wait() == 7
+    more = list[Outcome]()
+
+    def is_waited_for() -> bool:
+        more.append(Outcome(lambda: 7))
+        return pool.submit(more[-1], is_patient=True)
+
+    block_until(lambda: not is_waited_for())  # as soon as that thread rests: the other one is known to block
+    assert [outcome.wait() for outcome in more] == [7] * len(more)
     assert not blocked.outcome.has_come.is_set()
     blocked.leave.set()
 

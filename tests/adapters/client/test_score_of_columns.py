@@ -67,6 +67,7 @@ def test_a_column_with_the_name_of_the_array_is_one_of_its_columns(score: Score,
 
 
 def test_the_numbers_of_rows_that_pandas_adds_to_parquet_are_no_column(score: Score, at: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
     frame = pd.DataFrame({"a": [1.0, 2.0, 3.0]})
     frame[frame["a"] > 1].to_parquet(tmp_path / "rows.parquet")
     assert score("open", None, rows="rows.parquet", at=at).lines == [{"row": 1, "a": 2.0}, {"row": 2, "a": 3.0}]
